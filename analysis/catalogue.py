@@ -91,10 +91,10 @@ VARIATION: dict[str, Analysis] = {
         "What the factors do", "questions.effects:effects", {}, {"metric": "bandwidth"}
     ),
     "variability": Analysis(
-        "How runs vary", "questions.variability:spread", {}, {"metric": "bandwidth"}
+        "How runs vary", "questions.variability:variability", {}, {"metric": "bandwidth"}
     ),
     "repetitions": Analysis(
-        "How many attachments a narrow interval takes", "questions.variability:spread", {},
+        "How many attachments a narrow interval takes", "questions.variability:variability", {},
         {"metric": "bandwidth", "question": "repetitions"}, drawn=False,
     ),
 }  # fmt: skip
@@ -111,7 +111,7 @@ EVERY: dict[str, Analysis] = LESSONS | FAIRNESS | STUDIES | VARIATION | {
     )
 } | {
     "variability-latency_p99": Analysis(
-        "How runs vary", "questions.variability:spread", {}, {"metric": "latency_p99"}
+        "How runs vary", "questions.variability:variability", {}, {"metric": "latency_p99"}
     )
 }  # fmt: skip
 

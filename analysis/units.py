@@ -43,8 +43,8 @@ METRICS: dict[str, Metric] = {
 
 def more_is_better(metric: str) -> bool:
     """Of any metric, also one of a workload's own: all but times."""
-    known = METRICS.get(metric)
-    return known.more_is_better if known else not metric.endswith("_latency")
+    described = METRICS.get(metric)
+    return described.more_is_better if described else not metric.endswith("_latency")
 
 
 # phases that work on names and inodes, also where files get some bytes (mdtest -w, elbencho)

@@ -41,13 +41,13 @@ def writing(path: Path) -> Iterator[TraceWriter]:
 
     The block calls `finish`.  If it raises, nothing appears.  OSError as the system gives it.
     """
-    with asides.replacing(path) as aside, closing(FaultTolerantFile(aside)) as sink:
-        with h5py.File(sink, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
-            writer = TraceWriter(path, file, sink)
+    with asides.replacing(path) as aside, closing(FaultTolerantFile(aside)) as stream:
+        with h5py.File(stream, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
+            writer = TraceWriter(path, file, stream)
             yield writer
             if not writer.finished:
                 raise ValueError("a trace ends with its header: call finish()")
-        sink.sync()
+        stream.sync()
     asides.sync_directory(path.parent)
 
 
@@ -57,10 +57,10 @@ class TraceWriter:
     TraceError for an operation or a name that no trace may have; OSError of a full device.
     """
 
-    def __init__(self, path: Path, file: h5py.File, sink: FaultTolerantFile) -> None:
+    def __init__(self, path: Path, file: h5py.File, stream: FaultTolerantFile) -> None:
         self.finished = False
         self.operations = 0
-        self._path, self._file, self._sink = path, file, sink
+        self._path, self._file, self._stream = path, file, stream
         self._files: dict[bytes, int] = {}
         self._sizes: list[int] = []
         self._directories: list[bool] = []
@@ -163,7 +163,7 @@ class TraceWriter:
             ("facts", header.facts),
         ):
             attributes[name] = json.dumps(value)
-        self._sink.check()
+        self._stream.check()
         self.finished = True
 
     # -- parts -----------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class TraceWriter:
             data.resize((self.operations + count,))
             data[self.operations :] = columns[name]
         self.operations += count
-        self._sink.check()
+        self._stream.check()
 
     def _tables(self) -> None:
         names = list(self._files)

@@ -108,22 +108,22 @@ def fairness(
     for fewer than two targets.
     """
     data = rows(ds)
-    known = summary or summarise(ds, include=["reference"] if targets else [], metrics=())
-    names = [name for name in known.targets if targets or name not in known.references]
+    whole = summary or summarise(ds, include=["reference"] if targets else [], metrics=())
+    names = [name for name in whole.targets if targets or name not in whole.references]
     if strange := [name for name in targets if name not in names]:
         there = ", ".join(names)
         raise ValueError(f"no target {', '.join(strange)} is compared here (there are: {there})")
     chosen = [name for name in names if not targets or name in targets]
     deployments = _deployments(ds)
     return Fairness(
-        judging.fairness({name: _facts(data, name, deployments) for name in chosen}, known.varying),
-        any(told.facts for name in chosen for told, _ in _own(data, name, deployments)),
+        judging.fairness({name: _facts(data, name, deployments) for name in chosen}, whole.varying),
+        any(deployment.facts for name in chosen for deployment, _ in _own(data, name, deployments)),
     )
 
 
 def _deployments(ds: xr.Dataset) -> list[tuple[Deployment, bool]]:
     """Of each environment, and whether its cluster is emulated; what cannot be read is unknown."""
-    found = []
+    deployments_seen = []
     for environment in environments(ds):
         try:
             deployment = of_environment(environment)
@@ -131,8 +131,8 @@ def _deployments(ds: xr.Dataset) -> list[tuple[Deployment, bool]]:
             deployment = Deployment()
         realised = environment.get("realised")
         emulated = isinstance(realised, Mapping) and "emulated" in realised.values()
-        found.append((deployment, emulated))
-    return found
+        deployments_seen.append((deployment, emulated))
+    return deployments_seen
 
 
 def _own(
@@ -140,8 +140,8 @@ def _own(
 ) -> list[tuple[Deployment, bool]]:
     """Those of one target's runs."""
     index = data.columns.get("environment_index", np.empty(0, dtype=np.int64))
-    mine = np.unique(index[data.factor("target") == target]) if index.size else index
-    return [deployments[int(i)] for i in mine.tolist() if 0 <= int(i) < len(deployments)]
+    indices = np.unique(index[data.factor("target") == target]) if index.size else index
+    return [deployments[int(i)] for i in indices.tolist() if 0 <= int(i) < len(deployments)]
 
 
 def _facts(
@@ -153,22 +153,22 @@ def _facts(
         name: sorted({deployment.facts[name] for deployment, _ in own if name in deployment.facts})
         for name in NAMES
     }
-    mine = data.where(data.factor("target") == target)
+    own_rows = data.where(data.factor("target") == target)
     for fact, factor in (("clients", "nodes"), ("storage_nodes", "storage_nodes")):
-        if not facts.get(fact) and factor in mine.factors:
-            levels = mine.factor(factor)
+        if not facts.get(fact) and factor in own_rows.factors:
+            levels = own_rows.factor(factor)
             numbers = np.unique(levels) if levels.dtype.kind in "if" else np.empty(0)
             facts[fact] = [value for value in numbers.tolist() if value == value]
     if own:
         facts["realised"] = sorted({"emulated" if made else "hardware" for _, made in own})
-    facts["reads_from_server_memory"] = _fits(mine, facts["server_memory"])
+    facts["reads_from_server_memory"] = _fits(own_rows, facts["server_memory"])
     return facts
 
 
-def _fits(mine: Rows, memory: list[int]) -> list[bool]:
+def _fits(own_rows: Rows, memory: list[int]) -> list[bool]:
     """Whether the bytes of a read fit into the servers' memory, over all read phases."""
-    if not memory or not {"bytes", "phase"} <= mine.columns.keys():
+    if not memory or not {"bytes", "phase"} <= own_rows.columns.keys():
         return []
-    is_read = np.char.startswith(mine["phase"].astype(str), "read")
-    moved = mine["bytes"][is_read].astype(np.float64)
+    is_read = np.char.startswith(own_rows["phase"].astype(str), "read")
+    moved = own_rows["bytes"][is_read].astype(np.float64)
     return sorted({bool(size <= max(memory)) for size in moved[moved > 0].tolist()})

@@ -111,19 +111,19 @@ def replays(ds: xr.Dataset, most: int = MOST_CELLS) -> Replays | None:
 
 
 def _cell(ds: xr.Dataset, data: Rows, part: Sequence[int], named: str) -> ReplayCell | None:
-    told = [seen for row in part if (seen := _read(str(data[COLUMN][row]))) is not None]
-    if not told:
+    runs = [seen for row in part if (seen := _read(str(data[COLUMN][row]))) is not None]
+    if not runs:
         return None
     latencies = _latencies(ds, part)
     return ReplayCell(
         named=named or "the only case",
-        trace=told[0].trace,
-        runs=len(told),
-        fidelity=min(seen.fidelity for seen in told),
-        declared=told[0].declared_fidelity,
-        says=tuple(_says(told)),
-        kinds=tuple(_kinds(told, latencies)),
-        classes=tuple(_classes(told)),
+        trace=runs[0].trace,
+        runs=len(runs),
+        fidelity=min(seen.fidelity for seen in runs),
+        declared=runs[0].declared_fidelity,
+        says=tuple(_says(runs)),
+        kinds=tuple(_kinds(runs, latencies)),
+        classes=tuple(_classes(runs)),
     )
 
 
@@ -152,10 +152,10 @@ def _latencies(ds: xr.Dataset, part: Iterable[int]) -> dict[str, np.ndarray]:
     return pooled
 
 
-def _says(told: Sequence[Replayed]) -> Iterator[str]:
-    seen = told[0]
-    operations, agreed = (sum(getattr(t, n) for t in told) for n in ("operations", "agreed"))
-    lowest = min(t.fidelity for t in told)
+def _says(runs: Sequence[Replayed]) -> Iterator[str]:
+    seen = runs[0]
+    operations, agreed = (sum(getattr(t, n) for t in runs) for n in ("operations", "agreed"))
+    lowest = min(t.fidelity for t in runs)
     declared = _share(seen.declared_fidelity)
     yield (
         f"Fidelity {_share(lowest)} (declared: at least {declared}): {agreed} of {operations} "
@@ -166,15 +166,15 @@ def _says(told: Sequence[Replayed]) -> Iterator[str]:
         ("failed with the captured errno", "errors_as_captured"),
         ("failed otherwise than captured", "errors_otherwise"),
     ):
-        errors = _added(getattr(t, name) for t in told)
+        errors = _added(getattr(t, name) for t in runs)
         if errors:
             shown = ", ".join(f"{count} x {number}" for number, count in errors.items())
             yield f"{sum(errors.values())} operations {words}: {shown}."
-    left = _added(t.left_out for t in told)
+    left = _added(t.left_out for t in runs)
     if left:
         shown = ", ".join(f"{count} {kind}" for kind, count in left.items())
         yield f"Not chosen by window, files and kinds: {shown}."
-    issue = [t.issue_error for t in told if t.issue_error is not None]
+    issue = [t.issue_error for t in runs if t.issue_error is not None]
     if issue:
         worst = max(issue, key=lambda error: error.mean)
         unit = fitting("time", [worst.mean, worst.longest])
@@ -210,9 +210,9 @@ def _how(seen: Replayed) -> Iterator[str]:
         yield "Files were made sparse: holes are read from no device."
 
 
-def _kinds(told: Sequence[Replayed], latencies: Mapping[str, np.ndarray]) -> Iterator[KindLine]:
-    for name in dict.fromkeys(kind for seen in told for kind in seen.kinds):
-        of = [seen.kinds[name] for seen in told if name in seen.kinds]
+def _kinds(runs: Sequence[Replayed], latencies: Mapping[str, np.ndarray]) -> Iterator[KindLine]:
+    for name in dict.fromkeys(kind for seen in runs for kind in seen.kinds):
+        of = [seen.kinds[name] for seen in runs if name in seen.kinds]
         captured = sum(kind.captured.operations for kind in of)
         agreed = sum(kind.agreed for kind in of)
         counts = latencies.get(name)
@@ -249,9 +249,9 @@ def _notes(of: Sequence[PlayedKind]) -> Iterator[str]:
             yield f"{count} {words}"
 
 
-def _classes(told: Sequence[Replayed]) -> Iterator[ClassLine]:
-    for name in dict.fromkeys(kind for seen in told for kind in seen.classes):
-        of = [seen.classes[name] for seen in told if name in seen.classes]
+def _classes(runs: Sequence[Replayed]) -> Iterator[ClassLine]:
+    for name in dict.fromkeys(kind for seen in runs for kind in seen.classes):
+        of = [seen.classes[name] for seen in runs if name in seen.classes]
         captured, played = _sum(c.captured for c in of), _sum(c.played for c in of)
         yield ClassLine(
             name=name,

@@ -16,8 +16,9 @@ from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.factors import members
 from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.stats.estimates import variability as estimates
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Median, of_runs
-from fsmatrix.analysis.stats.estimates.variability import Variability, variability
+from fsmatrix.analysis.stats.estimates.variability import Variability
 from fsmatrix.analysis.stats.repetitions import MOST, Repetitions, for_width
 from fsmatrix.analysis.units import Unit, brief
 
@@ -209,7 +210,7 @@ class Spreads:
         return cell.variability.cv if cell.variability.cv == cell.variability.cv else -1.0
 
 
-def spread(
+def variability(
     ds: xr.Dataset,
     metric: str,
     question: str = "variability",
@@ -268,6 +269,6 @@ def _cell(
         named=", ".join(units.labelled(name, levels[name]) for name in varying),
         levels=levels,
         median=of_runs(values, owners),
-        variability=variability(values, owners),
+        variability=estimates.variability(values, owners),
         repetitions=for_width(values, owners, half_width),
     )

@@ -71,8 +71,8 @@ class Lhcb:
     def says(self) -> list[str]:
         """Whether there is one histogram; how engines differ; what compression saves."""
         sentences: list[str] = []
-        for data in dict.fromkeys(one.data for one in self.found):
-            of_data = [one for one in self.found if one.data == data]
+        for data in dict.fromkeys(group.data for group in self.found):
+            of_data = [group for group in self.found if group.data == data]
             sentences += _agreement(data, of_data)
         return [*sentences, *self._compressed()]
 
@@ -106,7 +106,8 @@ class Lhcb:
             {
                 "range_mev": [LOW, HIGH],
                 "found": [
-                    {**plain(one), "selection": one.selection.document()} for one in self.found
+                    {**plain(group), "selection": group.selection.document()}
+                    for group in self.found
                 ],
                 "rates": [{"levels": dict(r.key), "medians": r.medians} for r in self.rates],
                 "says": self.says,
@@ -129,26 +130,26 @@ class Lhcb:
             width=6.5,
             height=2.8,
         )
-        for index, (one, (ax,)) in enumerate(zip(shown, axes, strict=True)):
-            counts = np.array(one.selection.counts)
+        for index, (group, (ax,)) in enumerate(zip(shown, axes, strict=True)):
+            counts = np.array(group.selection.counts)
             edges = np.linspace(LOW, HIGH, counts.size + 1)
             ax.stairs(counts, edges, fill=True, color=drawing.colour(index))
             ax.axvline(B_MASS, color="0.4", linewidth=0.8, linestyle=":")
             ax.set_xlim(LOW, HIGH)
             ax.set_xlabel("mass under the kaon hypothesis, MeV", fontsize=8)
             ax.set_ylabel(f"events / {(HIGH - LOW) / counts.size:.2g} MeV", fontsize=8)
-            ax.set_title(f"{one.engine}, {one.data}: {plural(one.runs, 'run')}", fontsize=8)
+            ax.set_title(f"{group.engine}, {group.data}: {plural(group.runs, 'run')}", fontsize=8)
         return figure
 
 
 def _agreement(data: str, of_data: Sequence[Found]) -> Iterator[str]:
     first = of_data[0]
-    cuts, runs = first.selection, sum(one.runs for one in of_data)
+    cuts, runs = first.selection, sum(group.runs for group in of_data)
     share = cuts.no_pions / cuts.events if cuts.events else float("nan")
-    engines = list(dict.fromkeys(one.engine for one in of_data))
+    engines = list(dict.fromkeys(group.engine for group in of_data))
     passed = f"{cuts.no_pions} of {cuts.events} events pass the cuts ({share:.2%})"
-    if all(one.selection == first.selection for one in of_data):
-        targets = dict.fromkeys(name for one in of_data for name in one.targets)
+    if all(group.selection == first.selection for group in of_data):
+        targets = dict.fromkeys(name for group in of_data for name in group.targets)
         yield (
             f"{data}: {passed}; the histogram is the same in all {plural(runs, 'run')} "
             f"({' and '.join(engines)} on {', '.join(targets)})."
@@ -167,17 +168,17 @@ def _agreement(data: str, of_data: Sequence[Found]) -> Iterator[str]:
 def lhcb(ds: xr.Dataset, where: Mapping[str, Level] | None = None) -> Lhcb:
     """The analysis of a campaign's last attempts; ValueError if no run has it."""
     data = rows(ds)
-    told = [_read(text) for text in data[COLUMN]] if COLUMN in data.columns else []
-    if not any(told):
+    analysed = [_read(text) for text in data[COLUMN]] if COLUMN in data.columns else []
+    if not any(analysed):
         raise ValueError("no run of the workload rntuple in this campaign")
-    stored = np.array([one.stored if one else np.nan for one in told], np.float64)
-    whole = np.array([one.uncompressed if one else np.nan for one in told], np.float64)
+    stored = np.array([run.stored if run else np.nan for run in analysed], np.float64)
+    whole = np.array([run.uncompressed if run else np.nan for run in analysed], np.float64)
     ratio = np.divide(whole, stored, out=np.full(whole.size, np.nan), where=stored > 0)
     own = {
         "bandwidth": np.where(np.isfinite(whole), data["bandwidth"], np.nan),
         "stored_bandwidth": data["bandwidth"] / ratio,
         "compression_ratio": ratio,
-        "initialisation": np.array([one.initialisation if one else np.nan for one in told]),
+        "initialisation": np.array([run.initialisation if run else np.nan for run in analysed]),
     }
     with_own = ds.assign({name: (ds["bandwidth"].dims, values) for name, values in own.items()})
     medians: dict[Key, dict[str, Median]] = {}
@@ -188,7 +189,7 @@ def lhcb(ds: xr.Dataset, where: Mapping[str, Level] | None = None) -> Lhcb:
             key = tuple((factor, cell.cell.levels[factor]) for factor in names)
             medians.setdefault(key, {})[name] = cell.median
     rates = tuple(Rates(key, of_key) for key, of_key in medians.items())
-    return Lhcb(_found(data, told), rates)
+    return Lhcb(_found(data, analysed), rates)
 
 
 def _read(text: str) -> Analysed | None:
@@ -198,19 +199,19 @@ def _read(text: str) -> Analysed | None:
         return None
 
 
-def _found(data: Rows, told: Sequence[Analysed | None]) -> tuple[Found, ...]:
+def _found(data: Rows, analysed: Sequence[Analysed | None]) -> tuple[Found, ...]:
     """Each different histogram of what was read, with its runs."""
     kept = (data["phase"] == "read") & (data["status"] == "ok") & current(data)
     targets = data.factor("target")
     groups: dict[tuple[str, str, str], list[int]] = {}
     for row in np.flatnonzero(kept).tolist():
-        if (seen := told[row]) is not None:
+        if (seen := analysed[row]) is not None:
             text = json.dumps(seen.found.document())
             name = f"{seen.data}, {seen.found.events} events"
             groups.setdefault((name, str(data["engine"][row]), text), []).append(row)
-    found = []
+    histograms = []
     for (name, engine, text), members in groups.items():
         on = tuple(dict.fromkeys(str(targets[row]) for row in members))
         selection = read(Selection, json.loads(text), COLUMN)
-        found.append(Found(name, engine, selection, len(members), on))
-    return tuple(sorted(found, key=lambda one: (one.data, -one.runs)))
+        histograms.append(Found(name, engine, selection, len(members), on))
+    return tuple(sorted(histograms, key=lambda group: (group.data, -group.runs)))

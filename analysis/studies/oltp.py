@@ -223,7 +223,7 @@ def _quantiles(ds: xr.Dataset, index: Counts) -> dict[str, dict[str, float]]:
     names = [str(name) for name in texts(ds["kind_name"].values)]
     first, size = ds["latency_first"].values[index], ds["latency_size"].values[index]
     kinds, bins, counts = (ds[f"latency_{n}"].values for n in ("kind", "bin", "count"))
-    found = {}
+    percentiles = {}
     for kind in TYPES:
         if kind not in names:
             continue
@@ -232,5 +232,7 @@ def _quantiles(ds: xr.Dataset, index: Counts) -> dict[str, dict[str, float]]:
             part = slice(start, start + length)
             chosen = kinds[part] == names.index(kind)
             np.add.at(pooled, bins[part][chosen], counts[part][chosen])
-        found[kind] = {q: histogram.percentile(pooled, share) for q, share in QUANTILES.items()}
-    return found
+        percentiles[kind] = {
+            q: histogram.percentile(pooled, share) for q, share in QUANTILES.items()
+        }
+    return percentiles

@@ -62,8 +62,8 @@ def redundancy_of(redundancy: Redundancy) -> Deployment:
 
 def of_options(redundancy: str, failure_domain: str) -> Deployment:
     """ "size=3" and "host", as options of levels and test beds write it."""
-    told = redundancy_of(parse_redundancy(redundancy))
-    return told.completed(Deployment(failure_domain=failure_domain))
+    by_redundancy = redundancy_of(parse_redundancy(redundancy))
+    return by_redundancy.completed(Deployment(failure_domain=failure_domain))
 
 
 def client_of(client: Mapping[str, str], object_size: int | None, pages: str = "") -> Deployment:
@@ -113,11 +113,11 @@ def _of_pool(pool: Mapping[str, Any]) -> Deployment:
         return Deployment()
     coded = pool["type"] == "erasure"
     k, m = (int(profile["k"]), int(profile["m"])) if coded else (0, 0)
-    known = redundancy_of(Redundancy(int(pool["size"]), k, m))
+    by_redundancy = redundancy_of(Redundancy(int(pool["size"]), k, m))
     kinds = {str(step["type"]) for step in pool.get("crush_steps", ()) if step.get("type")}
     usable = pool["stored"] + pool["max_avail"] if "max_avail" in pool else None
     seen = Deployment(failure_domain=kinds.pop() if len(kinds) == 1 else None, usable_bytes=usable)
-    return known.completed(seen)
+    return by_redundancy.completed(seen)
 
 
 def _of_servers(pool: Mapping[str, Any], ceph: Mapping[str, Any]) -> Deployment:
@@ -155,7 +155,9 @@ def _settings(configuration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _checksums(configuration: Mapping[str, Any]) -> str | None:
-    kinds = {str(one.get("bluestore_csum_type", "crc32c")) for one in _settings(configuration)}
+    kinds = {
+        str(values.get("bluestore_csum_type", "crc32c")) for values in _settings(configuration)
+    }
     if len(kinds) != 1:
         return None
     kind = kinds.pop()
@@ -167,7 +169,9 @@ def _of_messenger(messenger: Mapping[str, Any], configuration: Mapping[str, Any]
     if "ms_type" not in messenger:
         return Deployment()
     asked = str(messenger["ms_client_mode"]).split()
-    allowed = [str(one.get("ms_service_mode", "crc secure")) for one in _settings(configuration)]
+    allowed = [
+        str(values.get("ms_service_mode", "crc secure")) for values in _settings(configuration)
+    ]
     modes = {next((mode for mode in asked if mode in text.split()), "") for text in allowed}
     return Deployment(
         transport=RDMA if "rdma" in messenger["ms_type"] else TCP,

@@ -87,11 +87,11 @@ class Levelled(Backend):
     def deployment(self, described: Mapping[str, Any]) -> Deployment:
         """The client's half, then the cluster's; of levels what their options say."""
         pool = str(described.get("level", {}).get("pool", ""))
-        told = self.client_deployment().completed(deployment.of_cluster(described, pool))
+        whole = self.client_deployment().completed(deployment.of_cluster(described, pool))
         options = cast(CephOptions, self.options).levels
         if options is None or options.pools:
-            return told
-        return told.completed(deployment.of_options(options.redundancy, options.failure_domain))
+            return whole
+        return whole.completed(deployment.of_options(options.redundancy, options.failure_domain))
 
     def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> Access:
         """Make the level, if there is one, and what the runs need in it."""

@@ -43,8 +43,8 @@ def of_container(
     options ask for them.  Data go over the fabric as they are: DAOS protects by certificates
     what its servers are told, not what they store.
     """
-    told = {name: _answer(described, name) for name in ("pool", "container", "properties")}
-    container, properties = told["container"], told["properties"]
+    answers = {name: _answer(described, name) for name in ("pool", "container", "properties")}
+    container, properties = answers["container"], answers["properties"]
     redundancy = redundancy_of(
         _class(container, "file_object_class") or _class(container, "object_class") or oclass,
         str(properties.get("rd_fac", "")),
@@ -63,7 +63,7 @@ def of_container(
         data_cache=NONE,
         metadata_cache=NONE,
         storage_nodes=servers or None,
-        **_space(told["pool"], redundancy, str(described.get("scm") or SCM)),
+        **_space(answers["pool"], redundancy, str(described.get("scm") or SCM)),
     )
 
 

@@ -193,8 +193,8 @@ class DaosDfuse(DfuseNode):
         else:
             described = provenance.filesystem_facts(path) | described
         if "tree" in details:
-            found = program.servers_of(details["found"])
-            described["mount_command"] = next(iter(found.values()), [])
+            servers = program.servers_of(details["found"])
+            described["mount_command"] = next(iter(servers.values()), [])
             return described
         described["mount_command"] = program.argv(details)
         place = Place.of(details)

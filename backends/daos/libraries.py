@@ -28,8 +28,8 @@ def in_path(name: str) -> Iterator[Path]:
 
 def beside(program: str, name: str) -> Iterator[Path]:
     """In lib64 and lib of the folder that has `program` in its bin."""
-    if (found := tools.find(program)) is not None:
-        prefix = Path(found).resolve().parent.parent
+    if (installed := tools.find(program)) is not None:
+        prefix = Path(installed).resolve().parent.parent
         yield from (prefix / folder / name for folder in ("lib64", "lib"))
 
 
@@ -65,10 +65,10 @@ def folder(given: str) -> str:
     if not given:
         if any(path.is_file() for path in (*in_path(CLIENT[0]), *of_loader(CLIENT[0]))):
             return ""
-        found = next((path for path in beside("daos", CLIENT[0]) if path.is_file()), None)
-        if found is None:
+        library = next((path for path in beside("daos", CLIENT[0]) if path.is_file()), None)
+        if library is None:
             return ""  # loading it says what is missing
-        given = str(found.parent)
+        given = str(library.parent)
     if reason := folder_refusal(given):
         raise BackendError(reason)
     return given

@@ -110,8 +110,8 @@ def filled(described: Mapping[str, Any]) -> Deployment:
 def media_of(devices: Sequence[Mapping[str, Any]]) -> str | None:
     """Media of devices as `devices.device_facts` describes them; None if one does not tell."""
     kinds = [_medium(device) for device in devices]
-    known = [kind for kind in kinds if kind]
-    return " + ".join(sorted(set(known))) if known and len(known) == len(kinds) else None
+    named = [kind for kind in kinds if kind]
+    return " + ".join(sorted(set(named))) if named and len(named) == len(kinds) else None
 
 
 def _medium(device: Mapping[str, Any]) -> str:

@@ -148,8 +148,10 @@ class Directory(Backend):
         """Of a local or a network file system, as it was found."""
         if not described:
             return Deployment()
-        found = deployment.of_network if "network_filesystem" in described else deployment.of_local
-        return found(described)
+        of_mount = (
+            deployment.of_network if "network_filesystem" in described else deployment.of_local
+        )
+        return of_mount(described)
 
     def space(self, access: Access | None = None) -> Space:
         """By statfs and the user's quota."""

@@ -9,6 +9,7 @@ and how it ends.  Its module gives `up`, `down`, `status` and `missing` to other
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import time
 from abc import ABC, abstractmethod
@@ -221,6 +222,24 @@ class BaseTestbed(ABC, Generic[OptionsT]):
     def pid(self, role: str) -> int:
         """The pid of a daemon, by its role in the bed's status."""
         return int(daemons.entry_of(self._home, role).facts["pid"])
+
+    # Faults, of a daemon by its role; BackendError if the bed has none of that name
+
+    def kill(self, role: str) -> None:
+        """SIGKILL; returns when it is gone."""
+        daemons.kill(self._home, role)
+
+    def stop(self, role: str) -> None:
+        """SIGSTOP: what waits for it hangs; returns when it stands still."""
+        daemons.stop(self._home, role)
+
+    def resume(self, role: str) -> None:
+        """SIGCONT: it goes on."""
+        daemons.signal_daemon(self._home, role, signal.SIGCONT)
+
+    def restart(self, role: str) -> Entry:
+        """Start it again as it was started (one that runs is killed first); returns at once."""
+        return daemons.restart(self._home, role)
 
 
 def lacking(programs: Sequence[str], *more: str) -> str:

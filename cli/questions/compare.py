@@ -162,7 +162,7 @@ def compare(
         results = comparisons(ds, metric, by=named, sides=chosen, baseline=old, options=options)
         fair = _fairness(ds, results) if named == ("target",) else None
     if as_json:
-        common.print_json([_with_fairness(one, fair) for one in results])
+        common.print_json([_with_fairness(comparison, fair) for comparison in results])
     else:
         _print_all(results)
         analyse.say(fair.short(" ".join(every)) if fair else [])
@@ -174,7 +174,9 @@ def _fairness(ds: xr.Dataset, results: Sequence[Comparison]) -> Fairness | None:
     """Of all targets that were compared."""
     from fsmatrix.analysis.questions.fairness import fairness
 
-    compared = dict.fromkeys(name for one in results for name in (one.a, one.b))
+    compared = dict.fromkeys(
+        name for comparison in results for name in (comparison.a, comparison.b)
+    )
     return fairness(ds, tuple(compared)) if compared else None
 
 

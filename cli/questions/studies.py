@@ -137,9 +137,9 @@ def variability(
 
     Example: fsmatrix variability out --metric latency_p99 --out spread.png
     """
-    from fsmatrix.analysis.questions.variability import spread
+    from fsmatrix.analysis.questions.variability import variability as analysis
 
-    return _of_one_metric(spread, metric, unit)
+    return _of_one_metric(analysis, metric, unit)
 
 
 @question
@@ -169,10 +169,10 @@ def repetitions(
 
     Example: fsmatrix repetitions out --half-width 2%
     """
-    from fsmatrix.analysis.questions.variability import spread
+    from fsmatrix.analysis.questions.variability import variability as analysis
 
     share = analyse.share("--half-width", half_width)
-    return lambda ds, where: spread(ds, metric, "repetitions", half_width=share, where=where)
+    return lambda ds, where: analysis(ds, metric, "repetitions", half_width=share, where=where)
 
 
 def number(text: str) -> float:

@@ -64,8 +64,8 @@ def fits_server_memory(record: RunRecord) -> Iterator[Remark]:
         wanted, cache = data_bytes(phase)[0], record.evidence.cache.get(phase.name)
         if not wanted or wanted > memory or cache is None or in_memory(record, phase):
             continue
-        told = cache.facts or {}
-        emptied = told.get("server_data_caches", told.get("server_caches")) in EMPTIED
+        cache_facts = cache.facts or {}
+        emptied = cache_facts.get("server_data_caches", cache_facts.get("server_caches")) in EMPTIED
         if cache.declared not in UNCACHED or emptied:
             continue
         if moved(record, phase, "server_device_read_bytes"):

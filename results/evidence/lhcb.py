@@ -31,8 +31,8 @@ class Selection(Stored):
 
     def differing(self, other: Selection) -> int:
         """Events that the two have not in the same place, at least."""
-        mine, theirs = self.document(), other.document()
-        cuts: int = max(abs(mine[name] - theirs[name]) for name in CUTS)
+        ours, theirs = self.document(), other.document()
+        cuts: int = max(abs(ours[name] - theirs[name]) for name in CUTS)
         if len(self.counts) != len(other.counts):
             return max(self.no_pions, cuts)
         apart = [own - others for own, others in zip(self.counts, other.counts, strict=True)]

@@ -7,9 +7,9 @@
     bed.environment()        # {"SLURM_CONF": ...}: all that sbatch, srun... need
     bed.nodes                # ("node1", "node2", ...): their host names
     bed.run("sbatch", "job.sh")       # a Slurm command; Ran(returncode, stdout, stderr)
-    bed.kill_slurmd("node2"); bed.restart_slurmd("node2")
-    bed.stop_slurmctld(); bed.cont_slurmctld()           # SIGSTOP, SIGCONT
-    bed.end_slurmctld(); bed.kill_slurmctld(); bed.restart_slurmctld()
+    bed.kill("slurmd.node2"); bed.restart("slurmd.node2")
+    bed.stop("slurmctld"); bed.resume("slurmctld")           # SIGSTOP, SIGCONT
+    bed.end_slurmctld(); bed.kill("slurmctld"); bed.restart("slurmctld")
     bed.wait_ready(60)       # until slurmctld answers and all nodes serve
     SlurmTestbed.open("/tmp/x/bed")       # a bed that another process brought up
     status("/tmp/x/bed")     # dict; never hangs
@@ -99,22 +99,12 @@ class SlurmTestbed(BaseTestbed[SlurmTestbedOptions]):
         """Run a command against this bed; ToolError if it is too slow or, with `check`, fails."""
         return answer(self._home, *argv, deadline=deadline, check=check)
 
-    def kill_slurmd(self, node: str) -> None:
-        """SIGKILL; returns when it is gone.  Its job steps run on."""
-        daemons.kill(self._home, f"slurmd.{node}")
-
-    def restart_slurmd(self, node: str) -> None:
-        """Start it again (one that runs is killed first); returns at once."""
-        entry = daemons.restart(self._home, f"slurmd.{node}")
-        testbed_make.note_namespace(self._home, entry)
-
-    def stop_slurmctld(self) -> None:
-        """SIGSTOP: every Slurm command hangs until its own timeout."""
-        daemons.stop(self._home, "slurmctld")
-
-    def cont_slurmctld(self) -> None:
-        """Let a stopped slurmctld go on (SIGCONT)."""
-        daemons.signal_daemon(self._home, "slurmctld", signal.SIGCONT)
+    def restart(self, role: str) -> Entry:
+        """As every bed; a slurmd is in a namespace of its own again."""
+        entry = super().restart(role)
+        if role.startswith("slurmd."):
+            testbed_make.note_namespace(self._home, entry)
+        return entry
 
     def end_slurmctld(self) -> None:
         """SIGTERM: it saves its state and ends.  Slurm commands fail; running jobs run on.
@@ -127,14 +117,6 @@ class SlurmTestbed(BaseTestbed[SlurmTestbedOptions]):
             if time.monotonic() >= deadline:
                 raise BackendError(f"{self.directory}: slurmctld does not end")
             time.sleep(_POLL)
-
-    def kill_slurmctld(self) -> None:
-        """SIGKILL: as `end_slurmctld`, but what it knew of the last seconds is lost, also jobs."""
-        daemons.kill(self._home, "slurmctld")
-
-    def restart_slurmctld(self) -> None:
-        """Start it again with the state that it saved; returns at once."""
-        daemons.restart(self._home, "slurmctld")
 
     def wait_ready(self, seconds: float = START_WITHIN) -> None:
         """Until slurmctld answers and every node serves; BackendError after `seconds`."""

@@ -71,9 +71,9 @@ def expand(settings: Settings, members: Members) -> Cases:
     for entry in members.entries:
         for target in members.targets:
             for item in expansion.pair(entry, target):
-                twin = planned.setdefault(item.case.case_id, item)
-                if twin is not item:
-                    expansion.complain(("workloads", entry.name), _twin_text(twin, item))
+                earlier = planned.setdefault(item.case.case_id, item)
+                if earlier is not item:
+                    expansion.complain(("workloads", entry.name), _twin_text(earlier, item))
     problems = list(expansion.problems.values()) or list(exclusions.idle())
     if not planned and not problems:
         problems.append(settings.tree.problem(("exclude",), "leaves no combination"))
@@ -94,8 +94,8 @@ def _too_many(settings: Settings, members: Members, all_axes: Axes) -> Iterator[
         yield settings.tree.problem(path, f"{message}; limits.runs allows {limits.runs}")
 
 
-def _twin_text(twin: Planned, item: Planned) -> str:
-    where = f"workloads.{twin.entry}" if twin.entry != item.entry else "another combination"
+def _twin_text(earlier: Planned, item: Planned) -> str:
+    where = f"workloads.{earlier.entry}" if earlier.entry != item.entry else "another combination"
     return f"gives the same case as {where} on target {item.case.target}: {item.case.canonical}"
 
 

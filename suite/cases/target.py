@@ -51,12 +51,12 @@ class TargetMember:
 
         BackendError as `cluster_facts`.
         """
-        told = (
+        declared = (
             self.testbed.realised(level)
             if self.testbed
             else self.backend(self.options).realised(level)
         )
-        return {**self.target.realised, **told}
+        return {**self.target.realised, **declared}
 
     @property
     def reference(self) -> bool:

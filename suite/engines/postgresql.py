@@ -24,15 +24,15 @@ _NUMBER = re.compile(r"\d+")
 
 def read(answers: Sequence[str]) -> tuple[str, frozenset[str]]:
     """Version as printed; no features.  EngineError if this is no PostgreSQL that can be used."""
-    found = VERSION.search(answers[0])
-    if found is None:
+    match = VERSION.search(answers[0])
+    if match is None:
         raise EngineError("does not print its version as PostgreSQL does: name its postgres")
-    if int(found[1]) < OLDEST:
+    if int(match[1]) < OLDEST:
         raise EngineError(
-            f"PostgreSQL {found[1]} is too old: its pgbench does not count retries; "
+            f"PostgreSQL {match[1]} is too old: its pgbench does not count retries; "
             f"version {OLDEST} or later is needed"
         )
-    return found[1] + found[2], frozenset()
+    return match[1] + match[2], frozenset()
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class Postgresql(EngineKind):
 
 def installed() -> list[Path]:
     """The servers in the distributions' folders, newest first."""
-    found = [
+    installed = [
         path / "postgres"
         for pattern in FOLDERS
         for path in Path("/").glob(pattern.removeprefix("/"))
         if os.access(path / "postgres", os.X_OK)
     ]
-    return sorted(found, key=_version, reverse=True)
+    return sorted(installed, key=_version, reverse=True)
 
 
 def _version(path: Path) -> int:

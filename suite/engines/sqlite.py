@@ -16,13 +16,13 @@ VERSION = re.compile(r"^sqlite (\d+)\.(\d+)(\S*)$", re.MULTILINE)
 
 def read(answers: Sequence[str]) -> tuple[str, frozenset[str]]:
     """Version as the library has it; no features.  EngineError if there is none or it is old."""
-    found = VERSION.search(answers[0])
-    if found is None:
+    match = VERSION.search(answers[0])
+    if match is None:
         raise EngineError(
             f"{sys.executable} was built without the module sqlite3: use another Python"
         )
-    version = f"{found[1]}.{found[2]}{found[3]}"
-    if (int(found[1]), int(found[2])) < OLDEST:
+    version = f"{match[1]}.{match[2]}{match[3]}"
+    if (int(match[1]), int(match[2])) < OLDEST:
         raise EngineError(
             f"SQLite {version} of {sys.executable} is too old: it has no full joins; "
             f"{OLDEST[0]}.{OLDEST[1]} or later is needed"

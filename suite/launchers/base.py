@@ -23,7 +23,6 @@ from fsmatrix.backends.journal import identity
 from fsmatrix.results.case import Geometry
 
 PROBE_SECONDS = 20
-BINDINGS = ("none", "core", "socket", "numa")  # words that Open MPI and hydra share
 
 
 class LauncherError(Exception):
@@ -59,7 +58,7 @@ class Launcher(ABC):
     scratch: str = ""  # a folder of this session, for what `prepare` writes
     memory: str = ""  # a folder of this session in memory, of this machine
     store: str = ""  # what proves in the environment whose processes these are
-    binding: str = "none"  # one of BINDINGS; sessions start unbound
+    binding: str = "none"  # none, core, socket, numa: words of Open MPI and hydra
     cpus: tuple[int, ...] = ()  # of each host in a Slurm allocation, where known
 
     name: ClassVar[str] = ""

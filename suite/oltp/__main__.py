@@ -113,14 +113,14 @@ def check(task: Task, server: Server) -> dict[str, Any]:
     del task
     try:
         started = server.start()
-        found = consistency.violations(server)
+        violations = consistency.violations(server)
         server.stop()
     finally:
         server.kill()
     return {
         "start_seconds": started,
-        "violations": found,
-        "says": consistency.sentence(found),
+        "violations": violations,
+        "says": consistency.sentence(violations),
     }
 
 
@@ -139,12 +139,12 @@ def run(task: Task, server: Server) -> dict[str, Any]:
         users.write_scripts(server)
         before = _facts(server)
         began = time.time()
-        code, said = _work(users, server)
-        print(said)
+        code, output = _work(users, server)
+        print(output)
         if not server.alive:
             raise _after_crash(server)
         if code:
-            raise _with_full_disk(clients.problem(code, said), server)
+            raise _with_full_disk(clients.problem(code, output), server)
         after = _facts(server)
         server.stop()
     finally:
@@ -167,12 +167,12 @@ def _work(users: Users, server: Server) -> tuple[int, str]:
     """pgbench to its end: its status and what it said."""
     process = users.start(server)
     try:
-        said, _ = process.communicate()
+        output, _ = process.communicate()
     finally:
         if process.poll() is None:
             process.kill()
             process.wait()
-    return process.returncode, said
+    return process.returncode, output
 
 
 _FACTS = """
@@ -208,12 +208,12 @@ def _after_crash(server: Server) -> OltpError:
         return OltpError(f"{how}{full}; its processes {left} did not end: they hang")
     try:
         seconds = server.start()
-        found = consistency.violations(server)
+        violations = consistency.violations(server)
         server.stop()
     except OltpError as error:
         server.forget()
         return OltpError(f"{how}{full}; it does not recover: {error}")
-    state = consistency.sentence(found) or "the consistency conditions hold"
+    state = consistency.sentence(violations) or "the consistency conditions hold"
     return OltpError(f"{how}{full}; started again it recovered in {seconds:.1f} s, and {state}")
 
 

@@ -83,7 +83,7 @@ def logs(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"{LOG}.*"))
 
 
-def problem(code: int, said: str) -> OltpError:
+def problem(code: int, output: str) -> OltpError:
     """pgbench ended badly."""
     how = f"ended with status {code}" if code > 0 else f"was ended by signal {-code}"
-    return OltpError(f"pgbench {how}: {reason_of(said)}")
+    return OltpError(f"pgbench {how}: {reason_of(output)}")

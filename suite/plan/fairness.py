@@ -37,19 +37,19 @@ def deployment_of(member: TargetMember, level: Mapping[str, Any]) -> Deployment:
 def _of_cluster(member: TargetMember, level: Mapping[str, Any]) -> Deployment:
     """What the attributes of a cluster say, declared or of a test bed."""
     try:
-        told = {**member.attributes(level), **level}
+        facts = {**member.attributes(level), **level}
     except BackendError:
         return Deployment()  # no such bed: the matrix says so
-    nodes, devices = told.get("storage_nodes"), told.get("osds_per_node")
+    nodes, devices = facts.get("storage_nodes"), facts.get("osds_per_node")
     seen = Deployment(
         storage_nodes=nodes if isinstance(nodes, int) else None,
         devices_per_node=float(devices) if isinstance(devices, int) else None,
     )
     try:
-        copies = redundancy_of(parse_redundancy(str(told.get("redundancy", ""))))
+        copies = redundancy_of(parse_redundancy(str(facts.get("redundancy", ""))))
     except ValueError:
         return seen
-    domain = str(told["failure_domain"]) if "failure_domain" in told else None
+    domain = str(facts["failure_domain"]) if "failure_domain" in facts else None
     return seen.completed(copies).completed(Deployment(failure_domain=domain))
 
 

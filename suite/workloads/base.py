@@ -45,7 +45,7 @@ class Argv:
     env: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)  # name -> text, made in {scratch}
     collect: tuple[str, ...] = ()  # glob patterns in {scratch}
-    binding: str = "none"  # where="mpi": how ranks are bound (launchers.base.BINDINGS)
+    binding: str = "none"  # where="mpi": how ranks are bound (none, core, socket, numa)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ def backend(name: str, bed: CephTestbed, **options: Any) -> Any:
     """A backend on the bed, as a new conductor has it; a skip if this machine cannot have it."""
     login = Login(bed.conf, bed.user, bed.keyring)
     osdcounters.forget(login)  # other tests stop and restart OSDs: what they counted is another's
-    osdcounters.rested(login)
     kind = registry.load(name)
     usable = kind.check()
     if not usable.ok:

@@ -10,12 +10,13 @@ from pathlib import Path
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[None]:
-    """An agent that ends every connection which its client has ended."""
+def running(folder: Path) -> Iterator[list[bytes]]:
+    """An agent that ends every connection which its client has ended; what each of them sent."""
+    received: list[bytes] = []
     with listening(folder) as listener:
-        thread = threading.Thread(target=_serve, args=(listener,), daemon=True)
+        thread = threading.Thread(target=_serve, args=(listener, received), daemon=True)
         thread.start()
-        yield
+        yield received
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as last:
             last.connect(str(folder / "daos_agent.sock"))
             last.send(b"end")
@@ -31,9 +32,10 @@ def listening(folder: Path) -> Iterator[socket.socket]:
         yield listener
 
 
-def _serve(listener: socket.socket) -> None:
+def _serve(listener: socket.socket, received: list[bytes]) -> None:
     while True:
         connection, _ = listener.accept()
         with connection:
-            if connection.recv(16):
+            received.append(connection.recv(16))
+            if received[-1]:
                 return

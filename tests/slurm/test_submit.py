@@ -153,7 +153,7 @@ def test_submission_and_status_outlast_a_controller_that_stops(lab: Lab) -> None
     try:
         assert submitting.stdout is not None
         assert any("trying again" in line for line in submitting.stdout)
-        lab.bed.restart_slurmctld()
+        lab.bed.restart("slurmctld")
         lab.bed.wait_ready(PATIENCE)
         rest, _ = submitting.communicate(timeout=PATIENCE)
         assert submitting.returncode == 0, rest
@@ -164,7 +164,7 @@ def test_submission_and_status_outlast_a_controller_that_stops(lab: Lab) -> None
     status, text = lab.call("status", lab.out)
     assert "the batch system did not answer" in text
     assert status in (0, 1)
-    lab.bed.restart_slurmctld()
+    lab.bed.restart("slurmctld")
     lab.bed.wait_ready(PATIENCE)
     lab.wait()
     lab.complete()

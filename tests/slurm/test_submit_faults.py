@@ -110,13 +110,13 @@ def test_a_dead_node_costs_a_run_and_no_more(lab: Lab) -> None:
     step = conductor.parent()
     assert step is not None
     assert step.name() == "slurmstepd"
-    lab.bed.kill_slurmd(node)
+    lab.bed.kill(f"slurmd.{node}")
     step.kill()
     conductor.kill()
     try:
         lab.until("queued again", lambda f: any(p["state"] == "waiting" for p in f["parts"]))
     finally:
-        lab.bed.restart_slurmd(node)
+        lab.bed.restart(f"slurmd.{node}")
         lab.bed.wait_ready(PATIENCE)
     lab.wait()
     assert "Restarts=1" in lab.slurm("scontrol", "show", "job", job)
@@ -126,8 +126,8 @@ def test_a_dead_node_costs_a_run_and_no_more(lab: Lab) -> None:
 def test_a_slurmd_that_is_killed_and_started_again_costs_nothing(lab: Lab) -> None:
     lab.submit(lab.campaign("2s", block=2))
     job, node = lab.under_way()
-    lab.bed.kill_slurmd(node)
-    lab.bed.restart_slurmd(node)
+    lab.bed.kill(f"slurmd.{node}")
+    lab.bed.restart(f"slurmd.{node}")
     lab.bed.wait_ready(PATIENCE)
     lab.wait()
     assert "Restarts=0" in lab.slurm("scontrol", "show", "job", job)

@@ -213,11 +213,11 @@ def test_more_cpus_can_be_declared_than_there_are(plain: SlurmTestbed) -> None:
 def test_a_daemon_that_was_killed_is_seen_and_comes_back(plain: SlurmTestbed) -> None:
     job = submitted(plain, "sleep 300", "-w", "node2")
     before = plain.pid("slurmd.node2")
-    plain.kill_slurmd("node2")
+    plain.kill("slurmd.node2")
     found = status(plain.directory)
     states = {one["role"]: one["state"] for one in found["daemons"]}
     assert (found["state"], states["slurmd.node2"]) == ("degraded", "gone")
-    plain.restart_slurmd("node2")
+    plain.restart("slurmd.node2")
     plain.wait_ready(PATIENCE)
     assert plain.pid("slurmd.node2") != before
     assert state_of(plain, job) == "RUNNING"  # its step outlived slurmd
@@ -229,14 +229,14 @@ def test_a_daemon_that_was_killed_is_seen_and_comes_back(plain: SlurmTestbed) ->
 @pytest.mark.root
 def test_a_controller_that_hangs_or_is_gone_hangs_nobody(plain: SlurmTestbed) -> None:
     job = submitted(plain, "sleep 300")
-    plain.stop_slurmctld()
+    plain.stop("slurmctld")
     try:
         assert status(plain.directory)["health"] == ["slurmctld is stopped"]
     finally:
-        plain.cont_slurmctld()
+        plain.resume("slurmctld")
     plain.end_slurmctld()
     assert status(plain.directory)["health"] == ["slurmctld is gone"]
-    plain.restart_slurmctld()
+    plain.restart("slurmctld")
     plain.wait_ready(PATIENCE)
     assert state_of(plain, job) == "RUNNING"
     plain.run("scancel", job)
@@ -293,8 +293,8 @@ def test_down_ends_jobs_of_nodes_whose_daemons_are_dead(place: Path) -> None:
     bed = up(ONE, place)
     submitted(bed, "env -i setsid sleep 304 & sleep 305")
     wait_for(lambda: {"304", "305"} <= {seen.argv[-1] for seen in sleepers()})
-    bed.kill_slurmctld()
-    bed.kill_slurmd("node1")
+    bed.kill("slurmctld")
+    bed.kill("slurmd.node1")
     said = down(place)
     assert not place.exists(), said
     assert of_bed(place) == []

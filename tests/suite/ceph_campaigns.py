@@ -162,6 +162,6 @@ def revive_osd(bed: CephTestbed, osd: int) -> None:
     """Let a stopped one go on; start one that has ended."""
     running = {one["role"]: one["state"] for one in status(bed.directory)["daemons"]}
     if running[f"osd.{osd}"] == "stopped":
-        bed.cont_osd(osd)
+        bed.resume(f"osd.{osd}")
     elif running[f"osd.{osd}"] != "running":
-        bed.restart_osd(osd)
+        bed.restart(f"osd.{osd}")

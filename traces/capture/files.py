@@ -222,11 +222,11 @@ class Files:
         node.name = new
         self.row(new)
 
-    def exchanged(self, one: bytes, other: bytes) -> None:
+    def exchanged(self, first: bytes, second: bytes) -> None:
         """Two names have changed their files; what lies below directories is not followed."""
-        nodes = self.node(one), self.node(other)
-        self.nodes[other], self.nodes[one] = nodes
-        nodes[0].name, nodes[1].name = other, one
+        nodes = self.node(first), self.node(second)
+        self.nodes[second], self.nodes[first] = nodes
+        nodes[0].name, nodes[1].name = second, first
 
     def _rename_below(self, old: bytes, new: bytes) -> None:
         prefix = old + b"/"

@@ -34,10 +34,10 @@ def distances(before: Integers) -> Integers:
     followed = np.zeros(len(before), dtype=np.int64)
     followed[before[again]] = 1
     number[again] = firsts - 1 + np.cumsum(followed)[before[again]]
-    found = smaller_before(number)
-    found[again] -= before[again] + 1
-    found[~again] = NEVER
-    return found
+    ranks = smaller_before(number)
+    ranks[again] -= before[again] + 1
+    ranks[~again] = NEVER
+    return ranks
 
 
 def smaller_before(numbers: Integers) -> Integers:

@@ -121,10 +121,10 @@ def _claim_cells(data: Data, reach: Reach, cells: list[Values]) -> Iterator[Clai
         other = data.studies[claim.over_metric]
         places = {repr(sorted(c.cell.levels.items(), key=str)): c for c in other.valued}
         for cell in cells:
-            twin = places.get(repr(sorted(cell.cell.levels.items(), key=str)))
+            counterpart = places.get(repr(sorted(cell.cell.levels.items(), key=str)))
             key = tuple((name, cell.level(name)) for name in reach.of.varying)
-            if twin is not None:
-                yield from _ratio(reach, key, cell, twin, "")
+            if counterpart is not None:
+                yield from _ratio(reach, key, cell, counterpart, "")
     elif compare.correlation:
         for key, group in reach.groups(cells, FACTORS).items():
             yield from _r(reach, key, group)

@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.capi import Abandoned, bounded
-from fsmatrix.backends.ceph.bindings.errors import CephError, harmless
+from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.objects import IoCtx
 
 __all__ = ["Abandoned", "CephError", "Cluster", "IoCtx"]
@@ -221,13 +221,6 @@ class Cluster:
         code = self._library.rados_conf_get(self._handle, name.encode(), buffer, len(buffer))
         self._check(f"Ceph option {name}", code)
         return buffer.value.decode()
-
-    def pool_exists(self, name: str) -> bool:
-        """Whether there is a pool of that name."""
-        with harmless(errno.ENOENT):
-            self.pool_id(name)
-            return True
-        return False
 
     def pool_id(self, name: str) -> int:
         """The number of a pool; CephError with ENOENT if there is none."""

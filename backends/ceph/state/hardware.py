@@ -13,14 +13,14 @@ def of_osds(metadata: Sequence[Mapping[str, Any]], here: str, cores: int | None)
 
     An OSD tells no number of cores: `cores` are known where all run on host `here`.
     """
-    machines = {str(one["hostname"]): int(one["mem_total_kb"]) << 10 for one in metadata}
-    media, tables = zip(*(_media(one) for one in metadata), strict=True) if metadata else ((), ())
+    machines = {str(osd["hostname"]): int(osd["mem_total_kb"]) << 10 for osd in metadata}
+    media, tables = zip(*(_media(osd) for osd in metadata), strict=True) if metadata else ((), ())
     return {
         "memory": sum(machines.values()),
         "cores": cores if machines.keys() == {here} else None,
         "media": " + ".join(sorted(set(media))) if all(media) else "",
         "metadata_media": " + ".join(sorted(set(tables))) if all(tables) else "",
-        "objectstores": sorted({str(one["osd_objectstore"]) for one in metadata}),
+        "objectstores": sorted({str(osd["osd_objectstore"]) for osd in metadata}),
     }
 
 

@@ -98,13 +98,14 @@ def counters(login: Login, clients: bool) -> dict[str, float]:
         watched = _watched[login]
         return watched.servers() | (watched.clients() if clients else {})
     except BackendError:
-        _resting[login] = time.monotonic() + REST
         forget(login)
+        _resting[login] = time.monotonic() + REST
         return {}
 
 
 def forget(login: Login) -> None:
-    """Close the connection that is kept for it."""
+    """Close the connection that is kept for it; a cluster that did not answer is asked again."""
+    _resting.pop(login, None)
     watched = _watched.pop(login, None)
     if watched is not None:
         watched.cluster.close()
@@ -113,11 +114,6 @@ def forget(login: Login) -> None:
 def kept() -> frozenset[Login]:
     """Of whom a connection is open."""
     return frozenset(_watched)
-
-
-def rested(login: Login) -> None:
-    """A cluster that did not answer may be asked again."""
-    _resting.pop(login, None)
 
 
 def _counted(cluster: Cluster, osd: int) -> dict[str, float]:

@@ -92,7 +92,7 @@ def found_at(path: Path) -> Mount | None:
 
 def servers_of(point: str) -> dict[int, list[str]]:
     """Processes called dfuse that have that mount point among their arguments: pid -> argv."""
-    found: dict[int, list[str]] = {}
+    commands: dict[int, list[str]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             words = os.fsdecode((entry / "cmdline").read_bytes()).rstrip("\0").split("\0")
@@ -100,8 +100,8 @@ def servers_of(point: str) -> dict[int, list[str]]:
             continue
         named = {point, f"--mountpoint={point}", f"-m{point}"}
         if Path(words[0]).name == PROGRAM and named & set(words):
-            found[int(entry.name)] = words
-    return found
+            commands[int(entry.name)] = words
+    return commands
 
 
 def _complaint(text: str) -> str:

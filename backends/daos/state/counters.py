@@ -58,10 +58,10 @@ def counters(details: Mapping[str, Any]) -> dict[str, float]:
 def _metrics(index: int, pool: str) -> dict[str, float]:
     """Metric of the pool -> its sum over the targets of one engine."""
     argv = [TOOL, f"--srv_idx={index}", "--csv"]
-    found = parse(tools.run(argv, deadline=TIMEOUT).stdout.splitlines(), pool)
-    if not found:
+    values = parse(tools.run(argv, deadline=TIMEOUT).stdout.splitlines(), pool)
+    if not values:
         raise ToolError(f"{TOOL} tells nothing of pool {pool}")
-    return found
+    return values
 
 
 def parse(lines: Iterable[str], pool: str) -> dict[str, float]:

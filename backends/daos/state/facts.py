@@ -58,8 +58,8 @@ def servers(system: System) -> list[str]:
 def shape(pool: Pool, system: System) -> Shape:
     """What a pool lies on.  Engines at one address share a server; others may, and nobody tells."""
     places = servers(system)
-    known = len(places) if places and "" not in places else pool.total_engines
-    return Shape(min(known, pool.total_engines), pool.total_engines, pool.total_targets)
+    engines = len(places) if places and "" not in places else pool.total_engines
+    return Shape(min(engines, pool.total_engines), pool.total_engines, pool.total_targets)
 
 
 def over_tcp(provider: str) -> bool:

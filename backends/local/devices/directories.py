@@ -104,8 +104,8 @@ def space(options: DevicesOptions) -> Space:
 def together(spaces: Mapping[str, Space]) -> Space:
     """Of devices that take the same each; by path."""
     sizes, inodes = [own.bytes for own in spaces.values()], [own.inodes for own in spaces.values()]
-    known = {path: own.bytes for path, own in spaces.items() if own.bytes is not None}
-    fullest = min(known, key=known.__getitem__, default="")
+    size_of = {path: own.bytes for path, own in spaces.items() if own.bytes is not None}
+    fullest = min(size_of, key=size_of.__getitem__, default="")
     source = f"{len(spaces)} times {spaces[fullest].source} of {fullest}" if fullest else "unknown"
     return Space(_times(sizes), _times(inodes), source)
 

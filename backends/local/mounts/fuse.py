@@ -90,8 +90,8 @@ def start(
             end(argv, patience=0.0)
             raise
         end(argv, patience=0.0)
-        said = _words(words, complaint)
-        raise ToolError(f"{program} did not mount {point} within {deadline:g} s: {said}")
+        output = _words(words, complaint)
+        raise ToolError(f"{program} did not mount {point} within {deadline:g} s: {output}")
 
 
 def _words(words: IO[bytes], complaint: Callable[[str], str]) -> str:

@@ -11,8 +11,8 @@
     bed.facts         # JSON-able: version, factors (with `realised`), placement, pg_num...
     bed.steps         # seconds of each step: waited for Ceph, own
     with bed.cluster() as cluster: cluster.mon("status")
-    bed.kill_osd(0); bed.restart_osd(0); bed.stop_osd(0); bed.cont_osd(0)
-    bed.kill_mds(); bed.restart_mds(); bed.stop_mon(); bed.cont_mon()
+    bed.kill("osd.0"); bed.restart("osd.0"); bed.stop("osd.0"); bed.resume("osd.0")
+    bed.kill("mds.a"); bed.restart("mds.a"); bed.stop("mon.a"); bed.resume("mon.a")
     bed.limit_drive(0, Limits(write_bytes=10_000_000))   # an emulated drive, live
     bed.wait_clean(60)
     CephTestbed.open("/tmp/x/bed")            # a bed that another process brought up
@@ -25,7 +25,6 @@ directories live side by side.  A bed outlives the process that brought it up.
 
 from __future__ import annotations
 
-import signal
 import time
 import uuid
 from collections.abc import Mapping
@@ -41,7 +40,6 @@ from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.local.devices import cgroups
 from fsmatrix.backends.local.devices.cgroups import Limits
 from fsmatrix.backends.pace import Pace
-from fsmatrix.backends.testbed import daemons
 from fsmatrix.backends.testbed.base import lacking
 from fsmatrix.backends.testbed.ceph import bringup, drives, health, pools, teardown
 from fsmatrix.backends.testbed.ceph.options import CephTestbedOptions
@@ -171,44 +169,12 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         """A connection to the test bed's cluster as client.admin."""
         return Cluster(self.conf, self.user, keyring=self.keyring, timeout=timeout)
 
-    def kill_osd(self, osd: int) -> None:
-        """SIGKILL; returns when it is gone."""
-        daemons.kill(self._home, f"osd.{osd}")
-
-    def restart_osd(self, osd: int) -> None:
-        """Start it again, with the same drive and node; returns at once."""
-        daemons.restart(self._home, f"osd.{osd}")
-
-    def stop_osd(self, osd: int) -> None:
-        """SIGSTOP: its I/O hangs."""
-        daemons.stop(self._home, f"osd.{osd}")
-
-    def cont_osd(self, osd: int) -> None:
-        """SIGCONT: it goes on."""
-        daemons.signal_daemon(self._home, f"osd.{osd}", signal.SIGCONT)
-
-    def kill_mds(self) -> None:
-        """SIGKILL; returns when it is gone."""
-        daemons.kill(self._home, "mds.a")
-
-    def restart_mds(self) -> None:
-        """Start it again; it replays its journal before it serves."""
-        daemons.restart(self._home, "mds.a")
-
     def limit_drive(self, osd: int, limits: Limits) -> None:
         """Change what the OSD's emulated drive may do, at once; Limits(): everything."""
         for entry in self._home.journal.pending("cgroup", osd=osd):
             folder = Path(str(entry.facts["path"]))
             return cgroups.limit(folder, str(entry.facts["device"]), limits)
         raise BackendError(f"{self.directory}: OSD {osd} has no emulated drive")
-
-    def stop_mon(self) -> None:
-        """SIGSTOP: new clients and commands hang."""
-        daemons.stop(self._home, "mon.a")
-
-    def cont_mon(self) -> None:
-        """SIGCONT: it goes on."""
-        daemons.signal_daemon(self._home, "mon.a", signal.SIGCONT)
 
     def wait_clean(self, seconds: float = 60.0) -> None:
         """Until all OSDs and the MDS serve and health is OK; CephError after `seconds`."""

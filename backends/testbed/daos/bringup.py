@@ -81,11 +81,11 @@ class Making:
 
     def _program(self, name: str, called: str) -> str:
         """A link to a program: of one name of a process DAOS allows only one on a machine."""
-        found = tools.find(name)
-        if found is None:
+        path = tools.find(name)
+        if path is None:
             raise BackendError(f"{name} is missing")
         link = self.home.folder / "bin" / f"fsmatrix-{self.bed}-{called}"
-        link.symlink_to(Path(found).resolve())
+        link.symlink_to(Path(path).resolve())
         return str(link)
 
     def _server(self, node: int) -> Entry:

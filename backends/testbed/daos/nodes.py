@@ -66,14 +66,14 @@ def _carriers(store: str) -> list[dict[str, Any]]:
     seen = [process.look(pid) for pid in identity.carriers(store) if pid != os.getpid()]
     return [
         {
-            "role": f"process {one.pid} ({Path(one.argv[0]).name})",
-            "argv": list(one.argv),
-            "pid": one.pid,
-            "start": one.start,
+            "role": f"process {carrier.pid} ({Path(carrier.argv[0]).name})",
+            "argv": list(carrier.argv),
+            "pid": carrier.pid,
+            "start": carrier.start,
             "store": store,
         }
-        for one in seen
-        if one is not None and one.state not in "ZX"
+        for carrier in seen
+        if carrier is not None and carrier.state not in "ZX"
     ]
 
 

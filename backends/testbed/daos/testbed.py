@@ -10,8 +10,8 @@
     bed.environment() # {"DAOS_AGENT_DRPC_DIR": ...}: all that clients need
     bed.facts         # JSON-able: version, factors (with `realised`), nodes and their ranks...
     bed.control.create("mine", [0], 1 << 30)             # dmg
-    bed.kill_engine(1); bed.stop_engine(1); bed.cont_engine(1)
-    bed.kill_agent(); bed.restart_agent(); bed.stop_agent(); bed.cont_agent()
+    bed.kill("engine.1"); bed.stop("engine.1"); bed.resume("engine.1")
+    bed.kill("agent"); bed.restart("agent"); bed.stop("agent"); bed.resume("agent")
     DaosTestbed.open("/tmp/x/bed")    # a bed that another process brought up
     status("/tmp/x/bed")      # dict; never hangs
     down("/tmp/x/bed")        # list of sentences; idempotent; also after any crash
@@ -23,7 +23,6 @@ own; one of the site is not touched.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,7 +36,7 @@ from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.pace import Pace
 from fsmatrix.backends.system import mounts, rights, tools
 from fsmatrix.backends.system.rights import Capability
-from fsmatrix.backends.testbed import daemons, undo
+from fsmatrix.backends.testbed import undo
 from fsmatrix.backends.testbed.base import lacking, left_alone
 from fsmatrix.backends.testbed.daos import bringup, conf, nodes
 from fsmatrix.backends.testbed.daos.options import GIB, DaosTestbedOptions
@@ -183,36 +182,6 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
     def ranks(self, node: int) -> list[int]:
         """Ranks of the engines of node 1, 2..."""
         return list(self.facts["nodes"][f"node{node}"]["ranks"])
-
-    # Faults
-
-    def kill_engine(self, node: int) -> None:
-        """SIGKILL; returns when it is gone."""
-        daemons.kill(self._home, f"engine.{node}")
-
-    def stop_engine(self, node: int) -> None:
-        """SIGSTOP: what waits for it hangs."""
-        daemons.stop(self._home, f"engine.{node}")
-
-    def cont_engine(self, node: int) -> None:
-        """SIGCONT: it goes on."""
-        daemons.signal_daemon(self._home, f"engine.{node}", signal.SIGCONT)
-
-    def kill_agent(self) -> None:
-        """SIGKILL; its socket stays, and nobody answers there."""
-        daemons.kill(self._home, "agent")
-
-    def restart_agent(self) -> None:
-        """Start it again; returns at once."""
-        daemons.restart(self._home, "agent")
-
-    def stop_agent(self) -> None:
-        """SIGSTOP: clients that begin hang."""
-        daemons.stop(self._home, "agent")
-
-    def cont_agent(self) -> None:
-        """SIGCONT: it goes on."""
-        daemons.signal_daemon(self._home, "agent", signal.SIGCONT)
 
 
 def _crowded(options: DaosTestbedOptions) -> str:

@@ -133,22 +133,22 @@ def fairness(targets: Mapping[str, Facts], varied: Collection[str] = ()) -> Fair
 
 
 def _judged(rule: Rule, targets: Mapping[str, Facts], varied: Collection[str]) -> Judged:
-    known = {
+    judged = {
         name: list(facts[rule.name]) for name, facts in targets.items() if facts.get(rule.name)
     }
-    texts = {name: _text(rule, known.get(name, ())) for name in targets}
+    texts = {name: _text(rule, judged.get(name, ())) for name in targets}
 
     def made(judgement: Judgement, **more: Any) -> Judged:
         return Judged(rule.name, rule.title, texts, judgement, **more)
 
-    sides = list(known.values())
+    sides = list(judged.values())
     if {rule.name, *rule.factors} & set(varied) and _varied(rule, sides):
         return made("varied")
     if not _same(rule, sides):
-        favours = _favoured(rule, known)
+        favours = _favoured(rule, judged)
         explained = rule.order is None or bool(favours)
         return made("unequal", favours=favours, why=rule.why if explained else "")
-    return made("equal" if len(known) == len(targets) else "unknown")
+    return made("equal" if len(judged) == len(targets) else "unknown")
 
 
 def _varied(rule: Rule, sides: Sequence[list[Any]]) -> bool:
@@ -175,12 +175,12 @@ def _tolerant(rule: Rule) -> bool:
     return rule.ratio > 1.0 or rule.apart > 0
 
 
-def _favoured(rule: Rule, known: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
+def _favoured(rule: Rule, judged: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
     """Targets that the difference favours; none without an order of all known values."""
     if rule.order is None:
         return ()
     scores = {}
-    for name, values in known.items():
+    for name, values in judged.items():
         ordered = [rule.order(value) for value in values]
         numbers = [number for number in ordered if number is not None]
         if len(numbers) < len(ordered):
@@ -193,7 +193,7 @@ def _favoured(rule: Rule, known: Mapping[str, Sequence[Any]]) -> tuple[str, ...]
         name
         for name, score in scores.items()
         if score == scores[first]
-        or (_tolerant(rule) and _same(rule, [list(known[first]), list(known[name])]))
+        or (_tolerant(rule) and _same(rule, [list(judged[first]), list(judged[name])]))
     )
 
 

@@ -55,10 +55,10 @@ def writing(target: Path) -> Iterator[CampaignWriter]:
 
     If the block raises, nothing appears.  OSError as the system gives it.
     """
-    with asides.replacing(target) as aside, closing(FaultTolerantFile(aside)) as sink:
-        with h5py.File(sink, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
-            yield CampaignWriter(file, sink.check)
-        sink.sync()
+    with asides.replacing(target) as aside, closing(FaultTolerantFile(aside)) as stream:
+        with h5py.File(stream, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
+            yield CampaignWriter(file, stream.check)
+        stream.sync()
     asides.sync_directory(target.parent)
 
 

@@ -121,14 +121,14 @@ def payment(db: sqlite3.Connection, draws: Draws, home: int) -> None:
     do(db, "UPDATE district SET d_ytd = d_ytd + ? WHERE d_w_id = ? AND d_id = ?", amount, home, d)
     (d_name,) = one(db, "SELECT d_name FROM district WHERE d_w_id = ? AND d_id = ?", home, d)
     c = chosen_customer(db, draws, cw, cd)
-    said = f"{c} {cd} {cw} {d} {home} {amount / 100:.2f} "
+    history = f"{c} {cd} {cw} {d} {home} {amount / 100:.2f} "
     do(
         db,
         "UPDATE customer SET c_balance = c_balance - ?, c_ytd_payment = c_ytd_payment + ?, "
         "c_payment_cnt = c_payment_cnt + 1, c_data = CASE c_credit WHEN 'BC' "
         f"THEN substr(? || c_data, 1, {LONGEST_DATA}) ELSE c_data END "
         "WHERE c_w_id = ? AND c_d_id = ? AND c_id = ?",
-        *(amount, amount, said, cw, cd, c),
+        *(amount, amount, history, cw, cd, c),
     )
     do(
         db,

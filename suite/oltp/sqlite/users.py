@@ -113,8 +113,8 @@ class User:
             self.work(began)
         except (sqlite3.Error, LookupError) as error:
             folder = self.database.folder
-            said = sentence(error, folder) if isinstance(error, sqlite3.Error) else str(error)
-            (self.logs / f"{ERROR}.{self.number}").write_text(said)
+            problem = sentence(error, folder) if isinstance(error, sqlite3.Error) else str(error)
+            (self.logs / f"{ERROR}.{self.number}").write_text(problem)
             raise SystemExit(1) from None
 
 

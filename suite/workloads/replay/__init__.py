@@ -144,21 +144,21 @@ class Replay(Workload):
     def footprint(self, case: Case) -> Footprint:
         """Bytes of files at most at one time, if nothing were removed; space of what is written."""
         try:
-            known = prepared(self._work(case, "path"))
+            work = prepared(self._work(case, "path"))
         except (ValueError, OSError):
             return Footprint(0, 0, 0, kinds=NEEDED)  # `refusal` says why
-        survey = known.survey
+        survey = work.survey
         clients = case.geometry.processes if self.options.clients == "private" else 1
         filled = self.options.fill == "filled"
-        tree = int(known.tree.sizes.sum()) if filled else 0
-        grown = known.grown if filled else survey.written
+        tree = int(work.tree.sizes.sum()) if filled else 0
+        grown = work.grown if filled else survey.written
         seconds = None
         if self.options.mode == "timed":
             seconds = (survey.end_ns - survey.begin_ns) / 1e9 * self.options.scale_of_times
         return Footprint(
             space=(tree + grown) * clients,
             written=(tree + survey.written) * clients,
-            files=len(known.nameable) * clients,
+            files=len(work.nameable) * clients,
             seconds=seconds,
             read=survey.read * clients,
             kinds=NEEDED,

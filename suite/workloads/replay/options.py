@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
@@ -15,7 +15,6 @@ KindName = Literal[
     "open", "create", "read", "write", "fsync", "close", "stat", "unlink", "mkdir", "rmdir",
     "rename", "truncate", "readdir",
 ]  # fmt: skip
-KIND_NAMES: tuple[KindName, ...] = get_args(KindName)
 DATA_NAMES = frozenset({"read", "write"})
 MOST_PATTERN = 4095
 

@@ -31,12 +31,12 @@ def answer(output: Output) -> dict[str, Any]:
     """The JSON that a step wrote; ParseError if it wrote none."""
     text = output.files.get(RESULT, "")
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError as error:
         raise ParseError(f"{output.step} on {output.host}", 0, f"no {RESULT}: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ParseError(f"{output.step} on {output.host}", 0, f"{RESULT} is no mapping")
-    return found
+    return document
 
 
 def engine_note(engine: str, settings: Mapping[str, str]) -> Note:
@@ -162,8 +162,8 @@ def _requests(went: Mapping[str, float], seconds: float) -> dict[str, float]:
 
 def _between(time: Floats, values: Floats, first: float, last: float) -> float:
     """How far a counter went between two moments; NaN if it was not looked at then."""
-    known = np.isfinite(time) & np.isfinite(values)
-    times, looks = time[known], values[known]
+    finite = np.isfinite(time) & np.isfinite(values)
+    times, looks = time[finite], values[finite]
     if times.size < 2 or first < times[0] or last > times[-1]:
         return float("nan")
     ends = np.interp([first, last], times, looks)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.analysis.data import load, summary
-from fsmatrix.analysis.questions.variability import spread
+from fsmatrix.analysis.questions.variability import variability
 from fsmatrix.analysis.report import report, sections
 from fsmatrix.analysis.report.sections import Section
 from fsmatrix.analysis.result import Result
@@ -113,17 +113,17 @@ def test_variability_and_repetitions_of_a_known_spread() -> None:
         seed=4,
     )
     ds["bandwidth"].attrs["units"] = "B s-1"
-    found = spread(ds, "bandwidth")
+    found = variability(ds, "bandwidth")
     assert isinstance(found, Result)
     assert len(found.cells) == 2
     for cell in found.cells:
         assert cell.variability.between == pytest.approx(0.10, rel=0.35)
         assert cell.variability.within == pytest.approx(0.02, rel=0.2)
     assert any("runs of one attachment are alike" in line for line in found.says)
-    few = spread(ds, "bandwidth", "repetitions", half_width=0.02)
-    many = spread(ds, "bandwidth", "repetitions", half_width=0.2)
+    few = variability(ds, "bandwidth", "repetitions", half_width=0.02)
+    many = variability(ds, "bandwidth", "repetitions", half_width=0.2)
     assert all(cell.repetitions.more != 0 for cell in few.cells)  # some, or too many to plan
     assert all(cell.repetitions.more == 0 for cell in many.cells)
     assert [text.get_text() for text in few.figure().axes[0].get_yticklabels()]
     with pytest.raises(ValueError, match="half width"):
-        spread(ds, "bandwidth", half_width=2)
+        variability(ds, "bandwidth", half_width=2)

@@ -373,12 +373,12 @@ def test_health_tells_of_flags_and_dead_osds(bed: CephTestbed, context: Provisio
                 until(lambda: any("noout" in text for text in used.health(access)))
             finally:
                 cluster.mon("osd unset", key="noout")
-        bed.kill_osd(1)
+        bed.kill("osd.1")
         try:
             until(lambda: any(text.startswith("OSD_DOWN") for text in used.health(access)))
             assert not used.settle(access, 0.5).reached
         finally:
-            bed.restart_osd(1)
+            bed.restart("osd.1")
             bed.wait_clean(60)
         until(lambda: used.health(access) == [])
 
@@ -387,7 +387,7 @@ def test_health_of_a_cluster_that_hangs(
     bed: CephTestbed, context: ProvisionContext, fast: None
 ) -> None:
     with attached("rados", bed, context) as (used, access):
-        bed.stop_mon()
+        bed.stop("mon.a")
         try:
             (text,) = used.health(access)
             assert text.startswith("the cluster's health is not known: ")
@@ -395,7 +395,7 @@ def test_health_of_a_cluster_that_hangs(
             with pytest.raises(BackendError, match="no monitor answered"):
                 used.mount(access, context.journal)
         finally:
-            bed.cont_mon()
+            bed.resume("mon.a")
         until(lambda: used.health(access) == [])
 
 

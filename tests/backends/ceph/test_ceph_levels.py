@@ -395,7 +395,7 @@ def test_prepared_pools(bed: CephTestbed, context: ProvisionContext) -> None:
         assert access.pool == bed.pools["rados"]
         assert access.details["level"]["made"] is False
     with bed.cluster() as cluster:
-        assert cluster.pool_exists(bed.pools["rados"]), "a prepared pool stays"
+        assert cluster.pool_id(bed.pools["rados"]), "a prepared pool stays"
     other = backend("libcephfs", bed, {"pools": pools})
     assert "is no data pool of file system" in other.level_refusal({"storage_nodes": 4})
 

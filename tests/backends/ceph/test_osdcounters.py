@@ -31,7 +31,6 @@ def login(bed: CephTestbed) -> Iterator[Login]:
     login = Login(bed.conf, bed.user, bed.keyring)
     yield login
     osdcounters.forget(login)
-    osdcounters.rested(login)
 
 
 def looked(bed: CephTestbed, login: Login) -> dict[str, float]:
@@ -86,14 +85,14 @@ def test_an_osd_that_does_not_answer_is_left_alone_and_nothing_is_guessed(
     with bed.cluster() as cluster:
         addresses = facts.addresses(cluster)
     assert network.counters(addresses, login)
-    bed.stop_osd(1)
+    bed.stop("osd.1")
     try:
         assert network.counters(addresses, login) == {}
         assert login not in osdcounters.kept()
     finally:
-        bed.cont_osd(1)
+        bed.resume("osd.1")
     assert network.counters(addresses, login) == {}  # not asked again at once
-    osdcounters.rested(login)
+    osdcounters.forget(login)
     assert network.counters(addresses, login)["network_counting_osds"] == 2
 
 
@@ -104,8 +103,8 @@ def test_an_osd_that_counts_anew_is_no_difference(bed: CephTestbed, login: Login
             for number in range(8):
                 pool.write_full(f"o{number}", b"x" * MIB)
     assert network.counters(addresses, login)
-    bed.kill_osd(0)
-    bed.restart_osd(0)
+    bed.kill("osd.0")
+    bed.restart("osd.0")
     bed.wait_clean(60)
     assert "network_sent_bytes" not in network.counters(addresses, login)
 

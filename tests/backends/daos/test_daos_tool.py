@@ -158,9 +158,10 @@ def test_a_slow_answer_is_told_from_none(standin: Standin, agent_folder: Path) -
 
 
 def test_an_agent_that_answers(agent_folder: Path) -> None:
-    with daos_agent_double.running(agent_folder):
+    with daos_agent_double.running(agent_folder) as received:
         agent.require()
         agent.require()
+    assert received[:2] == [b"", b""], "asked each time, and nothing is sent to an agent"
 
 
 def test_no_agent_a_stale_one_and_one_that_hangs(

@@ -195,14 +195,14 @@ def test_exactly_depth_operations_are_in_flight(
     usual = time.monotonic() - began
     try:
         for osd in (0, 1):
-            bed.stop_osd(osd)
+            bed.stop(f"osd.{osd}")
         began = time.monotonic_ns()
         playing.start()
         time.sleep(max(4.0, 6 * usual))
     finally:
         pause = time.monotonic_ns() - began
         for osd in (0, 1):
-            bed.cont_osd(osd)
+            bed.resume(f"osd.{osd}")
     playing.join()
     one.drain()
     result = one.result()

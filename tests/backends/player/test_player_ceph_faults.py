@@ -145,13 +145,13 @@ def test_an_osd_that_dies_fails_what_lies_on_it(bed: CephTestbed, rados: Place, 
     assert dead  # one after the other, each waits for the limit
     reads = chunk(*(op(Kind.READ, 0, at, OBJECT, flags=Flag.VERIFY)
                     for at in sorted(alive + dead)))  # fmt: skip
-    bed.kill_osd(1 - first)
+    bed.kill(f"osd.{1 - first}")
     try:
         one.play(reads)
         one.drain()
         failed = one.result()
     finally:
-        bed.restart_osd(1 - first)
+        bed.restart(f"osd.{1 - first}")
         bed.wait_clean(60)
     assert failed.errors_by_errno == {"ETIMEDOUT": len(dead)}
     assert failed.first_error is not None

@@ -129,7 +129,7 @@ def test_a_bed_is_a_whole_cluster(plain: CephTestbed) -> None:
         tree = cluster.mon("osd tree")["nodes"]
         hosts = {node["name"]: node["children"] for node in tree if node["type"] == "host"}
         assert hosts == {"node1": [0], "node2": [1]}
-        assert all(cluster.pool_exists(name) for name in plain.pools.values())
+        assert all(cluster.pool_id(name) for name in plain.pools.values())
         assert cluster.mon("health")["status"] == "HEALTH_OK"
         assert [one["name"] for one in cluster.mon("fs ls")] == [plain.filesystem]
     assert "16." in plain.facts["version"] or "ceph version" in plain.facts["version"]
@@ -178,7 +178,8 @@ def test_what_ceph_refuses_is_an_error_with_its_words(plain: CephTestbed) -> Non
             cluster.mon("no such command")
         with pytest.raises(CephError, match=r"osd\.99"):
             cluster.osd(99, "version")
-        assert not cluster.pool_exists("nope")
+        with pytest.raises(CephError, match=r"pool nope: .*\(ENOENT\)"):
+            cluster.pool_id("nope")
         assert isinstance(cluster.mds("*", "session ls"), list)
         assert cluster.osd(0, "version")["version"] in plain.facts["version"]
 
@@ -197,7 +198,7 @@ def test_a_cluster_that_does_not_answer_is_an_error_in_time(ceph: None, tmp_path
 
 @pytest.mark.root
 def test_faults_are_seen_and_mended(plain: CephTestbed) -> None:
-    plain.kill_osd(1)
+    plain.kill("osd.1")
     states = {one["role"]: one["state"] for one in status(plain.directory)["daemons"]}
     assert states["osd.1"] == "gone"
     with plain.cluster() as cluster:
@@ -206,10 +207,10 @@ def test_faults_are_seen_and_mended(plain: CephTestbed) -> None:
             time.sleep(0.05)
         assert "OSD_DOWN" in cluster.mon("health")["checks"]
     assert status(plain.directory)["state"] == "degraded"
-    plain.restart_osd(1)
+    plain.restart("osd.1")
     before = plain.pid("mds.a")
-    plain.kill_mds()
-    plain.restart_mds()
+    plain.kill("mds.a")
+    plain.restart("mds.a")
     assert plain.pid("mds.a") != before
     plain.wait_clean(PATIENCE)
     assert status(plain.directory)["state"] == "up"
@@ -217,8 +218,8 @@ def test_faults_are_seen_and_mended(plain: CephTestbed) -> None:
 
 @pytest.mark.root
 def test_a_stopped_monitor_hangs_nobody(plain: CephTestbed) -> None:
-    plain.stop_osd(0)
-    plain.stop_mon()
+    plain.stop("osd.0")
+    plain.stop("mon.a")
     try:
         found = status(plain.directory)
         stopped = {one["role"] for one in found["daemons"] if one["state"] == "stopped"}
@@ -226,8 +227,8 @@ def test_a_stopped_monitor_hangs_nobody(plain: CephTestbed) -> None:
         assert found["state"] == "degraded"
         assert "no monitor answered" in found["health"][0]
     finally:
-        plain.cont_mon()
-        plain.cont_osd(0)
+        plain.resume("mon.a")
+        plain.resume("osd.0")
     plain.wait_clean(PATIENCE)
 
 

@@ -131,16 +131,16 @@ def test_pools_on_some_nodes_and_containers(clients: DaosTestbed) -> None:
 
 
 def test_an_agent_that_is_gone_or_hangs_is_an_error_in_time(clients: DaosTestbed) -> None:
-    clients.stop_agent()
+    clients.stop("agent")
     began = time.monotonic()
     with pytest.raises(BackendError, match="daos_agent"):
         Client(deadline=20.0).system_query()
-    clients.cont_agent()
-    clients.kill_agent()
+    clients.resume("agent")
+    clients.kill("agent")
     with pytest.raises(BackendError, match="daos_agent"):
         Client(deadline=20.0).system_query()
     assert time.monotonic() - began < PATIENCE
-    clients.restart_agent()
+    clients.restart("agent")
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
@@ -200,7 +200,7 @@ def test_an_engine_killed_while_a_timed_write_goes(daos: None, tmp_path: Path) -
             assert campaign.poll() is None, campaign.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        bed.kill_engine(2)
+        bed.kill("engine.2")
         output = campaign.communicate(timeout=PATIENCE)
         assert campaign.returncode == 1, output
         (record,) = map(Store.open(out).read, Store.open(out).ids())

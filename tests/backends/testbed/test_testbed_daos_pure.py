@@ -338,16 +338,16 @@ class TestLife:
 
     def test_faults_are_seen(self, double: Double, place: Path) -> None:
         bed = testbed.up(TWO, place)
-        bed.stop_engine(1)
-        bed.kill_engine(2)
-        bed.kill_agent()
+        bed.stop("engine.1")
+        bed.kill("engine.2")
+        bed.kill("agent")
         states = {one["role"]: one["state"] for one in testbed.status(place)["daemons"]}
         assert (states["engine.1"], states["engine.2"], states["agent"]) == (
             "stopped", "gone", "gone",
         )  # fmt: skip
         assert testbed.status(place)["state"] == "degraded"
-        bed.cont_engine(1)
-        bed.restart_agent()
+        bed.resume("engine.1")
+        bed.restart("agent")
         states = {one["role"]: one["state"] for one in testbed.status(place)["daemons"]}
         assert (states["engine.1"], states["agent"]) == ("running", "running")
 

@@ -66,7 +66,7 @@ def healed(bed: CephTestbed) -> Iterator[None]:
     try:
         yield
     finally:
-        bed.cont_mon()
+        bed.resume("mon.a")
         for osd in (0, 1):
             cluster.revive_osd(bed, osd)
         bed.wait_clean(60)
@@ -89,7 +89,7 @@ def test_an_osd_is_killed_and_there_is_another_copy(place: Any) -> None:
     running = place.start(backend="rados", target=TWO["rados"], work=LONG)
     with healed(place.bed):
         place.until_writing(running, RADOS)
-        place.bed.kill_osd(1)
+        place.bed.kill("osd.1")
         assert running.end() == 0, running.errors
     first, second = place.records()
     for record in (first, second):
@@ -106,8 +106,8 @@ def test_an_osd_is_away_between_two_looks_only(place: Any) -> None:
     running = place.start(backend="rados", target=TWO["rados"], work=LONG, repetitions=1)
     with healed(place.bed):
         place.until_writing(running, RADOS)
-        place.bed.kill_osd(1)
-        place.bed.restart_osd(1)
+        place.bed.kill("osd.1")
+        place.bed.restart("osd.1")
         assert running.end() == 0, running.errors
     (record,) = place.records()
     assert record.status == "ok", record.error
@@ -130,7 +130,7 @@ def test_an_osd_is_killed_and_it_had_the_only_copy(place: Any) -> None:
     with healed(place.bed):
         place.until_writing(running, cluster.SINGLE)
         session = ranks_of(place.out)
-        place.bed.kill_osd(1)
+        place.bed.kill("osd.1")
         assert running.end() == 1, running.errors
         assert not [pid for pid in session if Path(f"/proc/{pid}").exists()]
     (lost,) = by_target(place.records(), "ceph")
@@ -153,10 +153,10 @@ def test_osds_hang(place: Any) -> None:
         place.until_writing(running, DATA)
         session = ranks_of(place.out)
         for osd in (0, 1):
-            place.bed.stop_osd(osd)
+            place.bed.stop(f"osd.{osd}")
         running.until("warning")  # the session has been ended
         for osd in (0, 1):
-            place.bed.cont_osd(osd)
+            place.bed.resume(f"osd.{osd}")
         assert running.end() == 1, running.errors
         assert not [pid for pid in session if Path(f"/proc/{pid}").exists()]
     hung, after = place.records()
@@ -170,8 +170,8 @@ def test_the_mds_is_killed_and_restarted(place: Any, backend: str) -> None:
     running = place.start(backend=backend, target=TWO[backend], work=LONG)
     with healed(place.bed):
         place.until_writing(running, DATA)
-        place.bed.kill_mds()
-        place.bed.restart_mds()
+        place.bed.kill("mds.a")
+        place.bed.restart("mds.a")
         running.end()
     first, second = place.records()
     assert first.status == "failed" or "storage-unhealthy" in cluster.audits(first)
@@ -246,7 +246,7 @@ def test_the_monitor_hangs_between_attachments(place: Any) -> None:
     with healed(place.bed):
         while "here" not in running.until("attach")["text"]:
             pass
-        place.bed.stop_mon()
+        place.bed.stop("mon.a")
         assert running.end() == 1, running.errors
     first, second = by_target(place.records(), "ceph")
     assert first.status == "ok", first.error
@@ -258,7 +258,7 @@ def test_the_monitor_hangs_between_attachments(place: Any) -> None:
 def test_the_monitor_hangs_before_the_campaign(place: Any) -> None:
     campaign = place.campaign("rados", target=TWO["rados"], beside=True)
     with healed(place.bed):
-        place.bed.stop_mon()
+        place.bed.stop("mon.a")
         done = fsmatrix("run", campaign, "-o", place.out, "--quiet")
     assert done.returncode == 2, done.stderr
     assert "no monitor answered within" in done.stderr

@@ -14,7 +14,6 @@ from fsmatrix.suite.workloads.streams.replay.survey import KINDS, Integers, Mask
 from fsmatrix.suite.workloads.streams.replay.work import (
     ALIGNMENT,
     LARGEST,
-    ON_HANDLES,
     OPENING,
     Work,
     is_data,
@@ -173,11 +172,6 @@ class Pauses:
         pause[order] = np.maximum(begin - before, 0) * self._scale
         limited: npt.NDArray[np.uint64] = np.minimum(pause, MOST_TIME).astype(np.uint64)
         return limited
-
-
-def needs_handle(kind: npt.NDArray[np.uint8]) -> Mask:
-    """Operations on an open file."""
-    return _among(kind, ON_HANDLES)
 
 
 def _among(kind: npt.NDArray[np.uint8], kinds: Sequence[int]) -> Mask:

@@ -103,8 +103,8 @@ class Counts:
         shape = (CLASSES + 1, KINDS)
         operations, moved, took = np.zeros((3, *shape), np.int64)
         if kind.min() == kind.max() and file_class.min() == file_class.max():
-            one = file_class[0], kind[0]  # as in long runs of reads: sums are much faster
-            operations[one], moved[one], took[one] = len(kind), came.sum(), ns.sum()
+            place = file_class[0], kind[0]  # as in long runs of reads: sums are much faster
+            operations[place], moved[place], took[place] = len(kind), came.sum(), ns.sum()
         else:
             both = file_class.astype(np.intp) * KINDS + kind
             # a block's sums are far below 2^53, where a float64 stops to be exact
