@@ -128,11 +128,15 @@ class _Rank:
                 waiting = None
             yield from self._pieces(part, played, self._ends(things, part, lane, played))
 
-    def _part(self, block: Columns, mine: Mask) -> Columns:
-        """What this rank plays of a block; what is skipped is counted."""
-        mask = mine & selected(self.trace, self.work, self.survey.chosen, block)
+    def _part(self, block: Columns, mine: Mask | None = None) -> Columns:
+        """What this rank plays of a block, of `mine` or of all; what is skipped is counted."""
+        mask = selected(self.trace, self.work, self.survey.chosen, block)
+        if mine is not None:
+            mask &= mine
         part = block if mask.all() else {name: values[mask] for name, values in block.items()}
         reason = skipped(part, self.work, self.possible, self.trace.slots)
+        if reason is None:
+            return part
         out = reason >= 0
         if out.any():
             self.counts.skip(part["kind"][out], reason[out])
@@ -150,14 +154,14 @@ class _Rank:
         ends: list[int] = np.searchsorted(np.maximum.accumulate(played.source), found).tolist()
         return ends
 
-    def _pieces(self, part: Columns, played: Played, ends: list[int], batch: int = 0) -> Pieces:
+    def _pieces(self, part: Columns, played: Played, ends: list[int]) -> Pieces:
         """The chunks of a block, and then what became of it."""
         if not len(played.ops):
             return
         outcomes = np.zeros(len(played.ops), dtype=OUTCOME)
         for begin, end in zip((0, *ends), (*ends, len(played.ops)), strict=True):
             if begin < end:
-                yield Chunk(played.ops[begin:end], outcomes=outcomes[begin:end], batch=batch)
+                yield Chunk(played.ops[begin:end], outcomes=outcomes[begin:end])
         file = self.trace.slots[part["slot"]]
         self.counts.add(part, played, outcomes, self.survey.file_class[file])
 
@@ -205,11 +209,18 @@ class _Rank:
         flags = np.where(seen.asked[used] > 0, 0, int(Flag.READ_ONLY))
         opens = self._opens(used, flags)
         yield from self._added(opens)
+        # The same memory for each block: that of new arrays would be zeroed page by page.
+        room, outcomes = np.zeros(BLOCK, OP), np.zeros(BLOCK, OUTCOME)
         for block in self._blocks():
-            part = self._part(block, np.ones(len(block["kind"]), np.bool_))
+            part = self._part(block)
+            if not len(part["kind"]):
+                continue
             file = trace.slots[part["slot"]]
-            played = converted(part, work, file)
-            yield from self._pieces(part, played, [], BATCH)
+            played = converted(part, work, file, room=room)
+            became = outcomes[: len(played.ops)]
+            became.view(np.uint64).fill(0)  # it may not be played
+            yield Chunk(played.ops, outcomes=became, batch=BATCH)
+            self.counts.add(part, played, became, seen.file_class[file])
         closes = opens.copy()
         closes["kind"], closes["flags"] = Kind.CLOSE, 0
         yield from self._added(closes)
