@@ -5,6 +5,8 @@ from __future__ import annotations
 import resource
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from fsmatrix.backends.player.ops import (
     Kind,
     Place,
 )
+from fsmatrix.suite.workloads.streams.replay.ahead import ahead
 from fsmatrix.suite.workloads.streams.replay.converting import (
     Pauses,
     Played,
@@ -68,6 +71,23 @@ def _raise_limit() -> None:
     """As many open files as this process may have."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class _Room:
+    """Memory of a block that is used again: that of new arrays would be zeroed page by page."""
+
+    def __init__(self) -> None:
+        self.ops, self.outcomes = np.zeros(BLOCK, OP), np.zeros(BLOCK, OUTCOME)
+
+
+@dataclass(frozen=True)
+class _Queued:
+    """A block of a queue."""
+
+    part: Columns
+    played: Played
+    outcomes: npt.NDArray[np.void]  # dtype OUTCOME
+    file_class: npt.NDArray[np.uint8]  # of each of the part's operations
 
 
 @dataclass
@@ -204,26 +224,35 @@ class _Rank:
     # -- as fast as possible -------------------------------------------------------------------
     def queue(self) -> Pieces:
         """Reads and writes from a queue that all threads share, between opens and closes."""
-        trace, work, seen = self.trace, self.work, self.survey
+        seen = self.survey
         used = np.flatnonzero(seen.data & self.possible)
         flags = np.where(seen.asked[used] > 0, 0, int(Flag.READ_ONLY))
         opens = self._opens(used, flags)
         yield from self._added(opens)
-        # The same memory for each block: that of new arrays would be zeroed page by page.
-        room, outcomes = np.zeros(BLOCK, OP), np.zeros(BLOCK, OUTCOME)
-        for block in self._blocks():
-            part = self._part(block)
-            if not len(part["kind"]):
-                continue
-            file = trace.slots[part["slot"]]
-            played = converted(part, work, file, room=room)
-            became = outcomes[: len(played.ops)]
-            became.view(np.uint64).fill(0)  # it may not be played
-            yield Chunk(played.ops, outcomes=became, batch=BATCH)
-            self.counts.add(part, played, became, seen.file_class[file])
+        blocks, rooms = self._blocks(), cycle([_Room(), _Room()])
+        with ahead(self.place) as helper:
+            for each in helper.each(lambda: self._queued(blocks, rooms)):
+                yield Chunk(each.played.ops, outcomes=each.outcomes, batch=BATCH)
+                helper.soon(partial(self._became, each))
         closes = opens.copy()
         closes["kind"], closes["flags"] = Kind.CLOSE, 0
         yield from self._added(closes)
+
+    def _queued(self, blocks: Iterator[Columns], rooms: Iterator[_Room]) -> _Queued | None:
+        """The next block that has something to play, in the next of the `rooms`."""
+        for block in blocks:
+            part = self._part(block)
+            if len(part["kind"]):
+                room = next(rooms)
+                file = self.trace.slots[part["slot"]]
+                played = converted(part, self.work, file, room=room.ops)
+                outcomes = room.outcomes[: len(played.ops)]
+                outcomes.view(np.uint64).fill(0)  # it may not be played
+                return _Queued(part, played, outcomes, self.survey.file_class[file])
+        return None
+
+    def _became(self, each: _Queued) -> None:
+        self.counts.add(each.part, each.played, each.outcomes, each.file_class)
 
     def _blocks(self) -> Iterator[Columns]:
         """This rank's blocks: all; or those of its node, that its ranks take in turns."""
