@@ -3,9 +3,12 @@
     taskset -c 1 python bench/replay.py [--dir D] [--rounds 15] [--only WHAT ...] [--json]
 
 rate     4 KiB reads at random offsets of one file that is in the page cache, one thread: the
-         replay in mode queue, the workload `pattern`, and fio's read_iolog of the same operations
-         (replay_no_stall).  Rounds alternate; who begins changes.  Ratios of one round, as
-         medians with quartiles: at least 0.9 of the pattern's rate and 1.5 x fio's.
+         replay in mode queue, the workload `pattern`, fio's read_iolog of the same operations
+         (replay_no_stall; its clock begins after it has read the log), and the limit, a bare C
+         loop of the same pread calls.  Rounds alternate; who begins changes.  Ratios of one
+         round, as medians with quartiles: at least 0.9 of the pattern's rate and 1.5 x fio's.
+         Where the limit by fio is below that, no program can be 1.5 x as fast as fio.
+         A file of 4 MiB fits the processor's caches, one of 256 MiB does not.
 timed    20,000 such reads a second for 5 s: the share that was issued within 100 us of its time,
          at least 0.99, and how long fio takes for the same log with its times.
 memory   100 million operations of a generator on the driver that does nothing: the growth of the
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -30,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
@@ -42,8 +47,9 @@ from fsmatrix.traces.model import COLUMNS, Header
 from fsmatrix.traces.writer import writing
 
 SIZE = 4096
-FILE_BYTES = 256 << 20
-OPERATIONS = 1 << 20  # of a round
+FILES = (4 << 20, 256 << 20)  # bytes
+FILE_BYTES = FILES[-1]  # timed
+OPERATIONS = 1 << 19  # of a round
 RATE, SECONDS = 20_000, 5  # timed
 SOON_NS = 100_000
 DATA = "data.00000000"  # as the workload pattern names the file of rank 0
@@ -53,16 +59,22 @@ Row = dict[str, Any]
 
 
 # -- traces and players ------------------------------------------------------------------------
-def trace_of(path: Path, count: int, interval_ns: int) -> None:
+def offsets_of(count: int, size: int) -> npt.NDArray[np.uint64]:
+    """Where each operation reads in a file of `size` bytes."""
+    pages = np.random.default_rng(7).integers(0, size // SIZE, count)
+    return (pages * SIZE).astype(np.uint64)
+
+
+def trace_of(path: Path, count: int, interval_ns: int, size: int) -> None:
     """Reads at random offsets of the file DATA, in a trace at `path`."""
-    offsets = np.random.default_rng(7).integers(0, FILE_BYTES // SIZE, count) * SIZE
+    offsets = offsets_of(count, size)
     with writing(path) as trace:
-        trace.slot(trace.file(DATA.encode(), FILE_BYTES))
+        trace.slot(trace.file(DATA.encode(), size))
         columns = {name: np.zeros(count, dtype) for name, dtype in COLUMNS.items()}
         columns |= {
             "kind": np.full(count, Kind.READ, COLUMNS["kind"]),
             "size": np.full(count, SIZE, COLUMNS["size"]),
-            "offset": offsets.astype(COLUMNS["offset"]),
+            "offset": offsets,
             "time": (np.arange(count) * interval_ns).astype(COLUMNS["time"]),
             "result": np.full(count, SIZE, COLUMNS["result"]),
         }
@@ -70,9 +82,9 @@ def trace_of(path: Path, count: int, interval_ns: int) -> None:
         trace.finish(Header("bench"))
 
 
-def iolog_of(path: Path, file: Path, count: int, interval_ns: int) -> None:
+def iolog_of(path: Path, file: Path, count: int, interval_ns: int, size: int) -> None:
     """The same as fio's log; version 3 has times in microseconds, 2 has none."""
-    offsets = np.random.default_rng(7).integers(0, FILE_BYTES // SIZE, count) * SIZE
+    offsets = offsets_of(count, size)
     stamps = np.arange(count) * interval_ns // 1000
     timed = bool(interval_ns)
     lines = [f"fio version {3 if timed else 2} iolog"]
@@ -118,21 +130,27 @@ def rate_of(root: Path, chunks: Chunks | CountingChunks, slots: int = 1) -> floa
 
 # -- what is measured --------------------------------------------------------------------------
 def rate(root: Path, rounds: int) -> list[Row]:
-    """Replay, pattern and fio, in alternating rounds."""
+    """Replay, pattern, fio and the bare loop, in alternating rounds, for each size of file."""
+    return [row for size in FILES for row in rate_in(root, rounds, size)]
+
+
+def rate_in(root: Path, rounds: int, size: int) -> list[Row]:
+    """The same in one file of `size` bytes."""
+    made(root, size)
     trace, log = root / "trace.h5", root / "fio.log"
-    trace_of(trace, OPERATIONS, 0)
-    iolog_of(log, root / DATA, OPERATIONS, 0)
+    trace_of(trace, OPERATIONS, 0, size)
+    iolog_of(log, root / DATA, OPERATIONS, 0, size)
     task = pattern.Task(
         step="read", operation="read", layout="file-per-process", chunk=SIZE,
         bytes=OPERATIONS * SIZE, random="with-replacement",
     )  # fmt: skip
-    # as many operations as the trace has, of the same file
-    (root / DATA).touch()
     work = Work(trace=str(trace), mode="queue", slots=1)
+    # as many operations as the trace has, of the same file
     engines: dict[str, Callable[[], float]] = {
         "replay": lambda: rate_of(root, generate(asdict(work), PLACE)),
-        "pattern": lambda: rate_of(root, within_file(pattern.generate(asdict(task), PLACE))),
+        "pattern": lambda: rate_of(root, within(size, pattern.generate(asdict(task), PLACE))),
         "fio": lambda: fio(log)[0],
+        "limit": lambda: bare(root / DATA, size),
     }
     rates: dict[str, list[float]] = {name: [] for name in engines}
     order = list(engines)
@@ -142,24 +160,47 @@ def rate(root: Path, rounds: int) -> list[Row]:
             value = engines[name]()
             if number:
                 rates[name].append(value)
+    medians = {name: statistics.median(values) for name, values in rates.items()}
     rows = []
-    for peer, least in (("pattern", 0.9), ("fio", 1.5)):
-        ratios = [a / b for a, b in zip(rates["replay"], rates[peer], strict=True)]
+    for one, peer, least in (
+        ("replay", "pattern", 0.9), ("replay", "fio", 1.5), ("replay", "limit", 0),
+        ("limit", "fio", 0),
+    ):  # fmt: skip
+        ratios = [a / b for a, b in zip(rates[one], rates[peer], strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
         rows.append(
             row(
-                f"reads/s, replay by {peer}", f"{middle:.3f} ({low:.3f} - {high:.3f})",
-                f">= {least}", middle >= least,
-                {name: statistics.median(values) for name, values in rates.items()},
+                f"reads/s in {size >> 20} MiB, {one} by {peer}",
+                f"{middle:.3f} ({low:.3f} - {high:.3f})",
+                f">= {least}" if least else "beside", middle >= least,
+                medians if not rows else None,
             )
         )  # fmt: skip
     return rows
 
 
-def within_file(chunks: Chunks) -> Chunks:
+def made(root: Path, size: int) -> None:
+    """The file DATA, in the page cache."""
+    (root / DATA).write_bytes(np.random.default_rng(1).bytes(size))
+
+
+def bare(file: Path, size: int) -> float:
+    """Reads per second of a C loop of pread that does nothing else: what the kernel allows."""
+    from fsmatrix.backends.player import _player
+
+    handle = os.open(file, os.O_RDONLY)
+    try:
+        return (
+            OPERATIONS / _player._bare_loop(handle, offsets_of(OPERATIONS, size), SIZE, False) * 1e9
+        )
+    finally:
+        os.close(handle)
+
+
+def within(size: int, chunks: Chunks) -> Chunks:
     """The pattern's offsets, wrapped into the file: it draws from as many blocks as it reads."""
     for chunk in chunks:
-        chunk.ops["offset"] %= FILE_BYTES
+        chunk.ops["offset"] &= size - 1
         yield chunk
 
 
@@ -176,8 +217,9 @@ def timed(root: Path, _rounds: int) -> list[Row]:
     """Issue times of a replay at a fixed rate, and fio's duration of the same."""
     trace, log = root / "timed.h5", root / "timed.log"
     count, interval = RATE * SECONDS, 1_000_000_000 // RATE
-    trace_of(trace, count, interval)
-    iolog_of(log, root / DATA, count, interval)
+    made(root, FILE_BYTES)
+    trace_of(trace, count, interval, FILE_BYTES)
+    iolog_of(log, root / DATA, count, interval, FILE_BYTES)
     work = Work(trace=str(trace), mode="timed", time_scale=1.0, slots=1)
     with player_of("posix", root, 1) as player:
         tallies = play(player, generate(asdict(work), PLACE))
@@ -267,7 +309,6 @@ def main() -> int:
     rows = []
     with tempfile.TemporaryDirectory(dir=asked.dir, prefix="fsmatrix-bench-") as name:
         root = Path(name)
-        (root / DATA).write_bytes(np.random.default_rng(1).bytes(FILE_BYTES))
         for what in asked.only:
             rows += MEASURES[what](root, asked.rounds)
     print(json.dumps(rows, indent=1)) if asked.json else show(rows)

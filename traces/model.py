@@ -134,7 +134,7 @@ def problem(columns: Columns, slots: int, threads: int, after: int = 0) -> tuple
     `columns` may be some of COLUMNS.  `after`: the issue time before them, ns.
     """
     for name, limit, what in (
-        ("kind", len(Kind), "an unknown kind"),
+        ("kind", int(Kind.EVICT), "an unknown kind"),  # that one is no program's
         ("slot", slots, "a slot that is not in the table"),
         ("slot2", slots, "a second slot that is not in the table"),
         ("thread", threads, "a thread that is not in the table"),

@@ -149,7 +149,17 @@ def _dataset(path: Path, file: h5py.File, name: str, kind: str) -> h5py.Dataset:
         raise TraceError(path, f"damaged: {name} is not there, or of another type")
     if data.chunks is not None and data.chunks[0] > BLOCK:  # HDF5 makes room for a whole one
         raise TraceError(path, f"damaged: {name} has chunks of more than {BLOCK} values")
+    if not _whole(data):
+        raise TraceError(path, f"damaged: {name} has more values than the file holds")
     return data
+
+
+def _whole(data: h5py.Dataset) -> bool:
+    """Whether all values are stored: HDF5 makes up the others, as many as a file asks for."""
+    count = data.shape[0]
+    if data.chunks is None:
+        return bool(data.id.get_storage_size() >= count * data.dtype.itemsize)
+    return bool(data.id.get_num_chunks() >= -(-count // data.chunks[0]))
 
 
 def _files(tables: Mapping[str, npt.NDArray[Any]]) -> Files:

@@ -174,6 +174,32 @@ def test_files_that_are_no_traces(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("chunks", [None, (1 << 16,)])
+def test_counts_of_values_that_are_not_stored(
+    tmp_path: Path, chunks: tuple[int, ...] | None
+) -> None:
+    path = small(tmp_path / "t.h5")
+    with h5py.File(path, "r+") as file:
+        for name, dtype in COLUMNS.items():
+            del file[f"operations/{name}"]
+            file.create_dataset(f"operations/{name}", (1 << 38,), dtype, chunks=chunks)
+    with (
+        pytest.raises(TraceError, match=r"operations/kind has more values than the file holds"),
+        opened(path),
+    ):
+        pass
+
+
+def test_a_kind_that_only_the_suite_uses(tmp_path: Path) -> None:
+    with h5py.File(small(tmp_path / "t.h5"), "r+") as file:
+        file["operations/kind"][0] = Kind.EVICT
+    with (
+        pytest.raises(TraceError, match="operation 0 has an unknown kind"),
+        opened(tmp_path / "t.h5") as trace,
+    ):
+        next(trace.blocks())
+
+
 def test_chunks_that_take_all_memory(tmp_path: Path) -> None:
     path = small(tmp_path / "t.h5")
     with h5py.File(path, "r+") as file:

@@ -36,6 +36,9 @@ MISSING = "reading Darshan logs needs the package darshan: pip install 'fsmatrix
 NO_ROOM = "operations that DXT's buffers had no room for; nothing tells how many"
 MOST_RANK = 1 << 24
 SECOND = 1e9  # ns
+DEADLINE_S = 120  # that Darshan's library has for a log, and a second more for each
+BYTES_A_SECOND = 1 << 16  # of it; a tenth of what it reads on a slow machine
+COMPLAINT = re.compile(r"^Error: (.*)", re.MULTILINE)  # the library goes on after it
 
 
 @dataclass(frozen=True)
@@ -152,17 +155,32 @@ class _Work:
         return handle
 
 
+def _failure(status: int, complaint: str) -> str:
+    """Why the reading process failed, empty if it did not.
+
+    The library gives what lies before damage, and says so on its standard error only.
+    """
+    if not status:
+        found = COMPLAINT.search(complaint)
+        return found[1][:200] if found else ""
+    if complaint:
+        return complaint.splitlines()[-1][:200]
+    return f"it ended with {f'status {status}' if status > 0 else f'signal {-status}'}"
+
+
 def _read(path: Path) -> Dxt:
     """The segments of a log.  TraceError, OSError."""
     head(path, 1)  # an error of the system says more than the library does
     if importlib.util.find_spec("darshan") is None:
         raise TraceError(path, MISSING)
     command = [sys.executable, "-P", "-m", READER, str(path.absolute())]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode:
-        complaint = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        end = f"status {done.returncode}" if done.returncode > 0 else f"signal {-done.returncode}"
-        reason = complaint[-1][:200] if complaint else f"it ended with {end}"
+    limit = DEADLINE_S + path.stat().st_size // BYTES_A_SECOND
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=limit)
+    except subprocess.TimeoutExpired as error:
+        reason = f"it did not end within {limit} s and was killed"
+        raise TraceError(path, f"Darshan's library cannot read it: {reason}") from error
+    if reason := _failure(done.returncode, done.stderr.decode("utf-8", "replace").strip()):
         raise TraceError(path, f"Darshan's library cannot read it: {reason}")
     first, _, data = done.stdout.partition(b"\n")
     try:

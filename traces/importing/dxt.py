@@ -1,13 +1,16 @@
 """The segments of a Darshan log, read by Darshan's own library in a process of its own.
 
 `python -m fsmatrix.traces.importing.dxt LOG` prints a line of JSON and then the segments as they
-are in memory (dtype SEGMENT).  The library is C and believes its input: a log that kills it
-kills only that process.  This module runs where nothing but numpy and `darshan` is needed.
+are in memory (dtype SEGMENT).  The library is C and believes its input: a log that kills it, or
+has it take all memory, ends only that process.  This module runs where nothing but numpy and
+`darshan` is needed.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import resource
 import sys
 from typing import Any
 
@@ -24,6 +27,14 @@ SEGMENT = np.dtype(
         ("end", "<f8"),
     ]
 )
+
+
+def limit_memory() -> None:
+    """No more than half of the machine's: a damaged count may ask for any number of bytes."""
+    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY or soft > half:
+        resource.setrlimit(resource.RLIMIT_AS, (half, hard))
 
 
 def dump(path: str) -> None:
@@ -65,4 +76,5 @@ def _segments(record: Any, row: int) -> Any:
 
 
 if __name__ == "__main__":
+    limit_memory()
     dump(sys.argv[1])

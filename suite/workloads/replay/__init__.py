@@ -33,7 +33,7 @@ from fsmatrix.suite.workloads.base import (
 from fsmatrix.suite.workloads.replay.facts import facts_of
 from fsmatrix.suite.workloads.replay.options import ReplayOptions
 from fsmatrix.suite.workloads.streams.replay.making import NAMES
-from fsmatrix.suite.workloads.streams.replay.prepared import prepared
+from fsmatrix.suite.workloads.streams.replay.prepared import exact_sum, prepared
 from fsmatrix.suite.workloads.streams.replay.work import (
     ALIGNMENT,
     LARGEST,
@@ -150,7 +150,7 @@ class Replay(Workload):
         survey = work.survey
         clients = case.geometry.processes if self.options.clients == "private" else 1
         filled = self.options.fill == "filled"
-        tree = int(work.tree.sizes.sum()) if filled else 0
+        tree = exact_sum(work.tree.sizes) if filled else 0
         grown = work.grown if filled else survey.written
         seconds = None
         if self.options.mode == "timed":

@@ -334,6 +334,17 @@ def test_footprint(simple: str) -> None:
     assert timed.seconds == pytest.approx(0.15)
 
 
+def test_files_that_are_together_larger_than_64_bits_hold(tmp_path: Path) -> None:
+    def lies(to: Recorder) -> None:
+        for number in range(4):
+            to.there(b"huge%d" % number, (1 << 63) - 1)
+            to.do(Kind.STAT, b"huge%d" % number)
+
+    path = str(trace(tmp_path / "t.h5", lies))
+    prints = [workload(trace=path, fill=fill).footprint(case_of()) for fill in ("filled", "sparse")]
+    assert [each.space for each in prints] == [4 * ((1 << 63) - 1), 0]
+
+
 def test_kinds_that_a_driver_lacks_are_no_obstacle(simple: str) -> None:
     from fsmatrix.backends.player.drivers import DRIVERS
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.player.ops import Kind
+from fsmatrix.traces.importing import darshan
 from fsmatrix.traces.importing.darshan import MAGIC
 from fsmatrix.traces.model import NOT_CAPTURED, UNKNOWN, TraceError
 from tests.traces.importing.imported import Trace, imported
@@ -133,6 +135,25 @@ def test_a_log_that_kills_darshans_library_is_an_error(tmp_path: Path) -> None:
         imported(tmp_path, HEAD)
     with pytest.raises(TraceError, match=r"in-0: Darshan's library cannot read it"):
         imported(tmp_path, HEAD + b"[")
+
+
+def test_a_log_that_darshans_library_never_ends_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(darshan, "DEADLINE_S", 1)
+    with pytest.raises(TraceError, match=r"in-0: Darshan's library .* not end within 1 s"):
+        of(tmp_path, {"hang": True})
+
+
+def test_a_log_that_would_take_most_of_the_memory(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"in-0: Darshan's library .*MemoryError"):
+        of(tmp_path, {"greed": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 5})
+
+
+def test_the_begin_of_a_damaged_log_is_not_taken_for_all_of_it(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"in-0: Darshan's library .*failed to read module"):
+        of(tmp_path, {**LOG, "damaged": True})
+    assert not (tmp_path / "t.h5").exists()
 
 
 def test_one_log_at_a_time(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.backends.player.ops import OP, Flag, Kind
+from fsmatrix.backends.player.ops import DATA_KINDS, OP, Flag, Kind
 from fsmatrix.suite.workloads.streams.replay.survey import KINDS, Integers, Mask
 from fsmatrix.suite.workloads.streams.replay.work import (
     ALIGNMENT,
@@ -45,12 +45,21 @@ class Played:
     widened: int
 
 
-def skipped(block: Columns, work: Work, nameable: Mask, slots: npt.NDArray[np.uint32]) -> Integers:
-    """Why each operation is skipped, -1 if it is not.
+def skipped(
+    block: Columns, work: Work, nameable: Mask, slots: npt.NDArray[np.uint32]
+) -> Integers | None:
+    """Why each operation is skipped, -1 if it is not; None: none of them is.
 
     `block`: of a queue without "slot2", which only a rename has.
     """
     kind = block["kind"]
+    if (
+        block["size"].max(initial=0) <= LARGEST
+        and block["offset"].max(initial=0) <= MOST_OFFSET
+        and nameable.all()
+        and _among(kind, _played(work)).all()
+    ):
+        return None  # as it mostly is: far less to look at than one by one
     reason = np.full(len(kind), -1, np.int64)
     named = nameable[slots[block["slot"]]]
     if "slot2" in block:
@@ -70,15 +79,27 @@ def skipped(block: Columns, work: Work, nameable: Mask, slots: npt.NDArray[np.ui
     return reason
 
 
+def _played(work: Work) -> tuple[int, ...]:
+    """Kinds that are not skipped."""
+    if work.mode != "queue":
+        return work.able
+    return tuple(kind for kind in work.able if kind in DATA_KINDS)
+
+
 def converted(
-    block: Columns, work: Work, slot: npt.NDArray[np.uint32], lane: Integers | int = 0
+    block: Columns,
+    work: Work,
+    slot: npt.NDArray[np.uint32],
+    lane: Integers | int = 0,
+    room: npt.NDArray[np.void] | None = None,
 ) -> Played:
     """Operations of the player; `slot`, `lane`: the player's, of each operation.
 
     `block`: of a queue, which has reads and writes only, without "slot2" and "flags".
+    `room`: of a queue, zeros or what an earlier call made of it; the operations stand there.
     """
     kind = block["kind"]
-    ops = np.zeros(len(kind), dtype=OP)
+    ops = np.zeros(len(kind), dtype=OP) if room is None else room[: len(kind)]
     ops["kind"], ops["file"] = kind, slot
     data = is_data(kind)
     if work.mode == "queue":  # whichever lane is free takes them

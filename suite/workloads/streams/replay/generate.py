@@ -5,6 +5,8 @@ from __future__ import annotations
 import resource
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from fsmatrix.backends.player.ops import (
     Kind,
     Place,
 )
+from fsmatrix.suite.workloads.streams.replay.ahead import ahead
 from fsmatrix.suite.workloads.streams.replay.converting import (
     Pauses,
     Played,
@@ -68,6 +71,23 @@ def _raise_limit() -> None:
     """As many open files as this process may have."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class _Room:
+    """Memory of a block that is used again: that of new arrays would be zeroed page by page."""
+
+    def __init__(self) -> None:
+        self.ops, self.outcomes = np.zeros(BLOCK, OP), np.zeros(BLOCK, OUTCOME)
+
+
+@dataclass(frozen=True)
+class _Queued:
+    """A block of a queue."""
+
+    part: Columns
+    played: Played
+    outcomes: npt.NDArray[np.void]  # dtype OUTCOME
+    file_class: npt.NDArray[np.uint8]  # of each of the part's operations
 
 
 @dataclass
@@ -128,11 +148,15 @@ class _Rank:
                 waiting = None
             yield from self._pieces(part, played, self._ends(things, part, lane, played))
 
-    def _part(self, block: Columns, mine: Mask) -> Columns:
-        """What this rank plays of a block; what is skipped is counted."""
-        mask = mine & selected(self.trace, self.work, self.survey.chosen, block)
+    def _part(self, block: Columns, mine: Mask | None = None) -> Columns:
+        """What this rank plays of a block, of `mine` or of all; what is skipped is counted."""
+        mask = selected(self.trace, self.work, self.survey.chosen, block)
+        if mine is not None:
+            mask &= mine
         part = block if mask.all() else {name: values[mask] for name, values in block.items()}
         reason = skipped(part, self.work, self.possible, self.trace.slots)
+        if reason is None:
+            return part
         out = reason >= 0
         if out.any():
             self.counts.skip(part["kind"][out], reason[out])
@@ -150,14 +174,14 @@ class _Rank:
         ends: list[int] = np.searchsorted(np.maximum.accumulate(played.source), found).tolist()
         return ends
 
-    def _pieces(self, part: Columns, played: Played, ends: list[int], batch: int = 0) -> Pieces:
+    def _pieces(self, part: Columns, played: Played, ends: list[int]) -> Pieces:
         """The chunks of a block, and then what became of it."""
         if not len(played.ops):
             return
         outcomes = np.zeros(len(played.ops), dtype=OUTCOME)
         for begin, end in zip((0, *ends), (*ends, len(played.ops)), strict=True):
             if begin < end:
-                yield Chunk(played.ops[begin:end], outcomes=outcomes[begin:end], batch=batch)
+                yield Chunk(played.ops[begin:end], outcomes=outcomes[begin:end])
         file = self.trace.slots[part["slot"]]
         self.counts.add(part, played, outcomes, self.survey.file_class[file])
 
@@ -200,19 +224,35 @@ class _Rank:
     # -- as fast as possible -------------------------------------------------------------------
     def queue(self) -> Pieces:
         """Reads and writes from a queue that all threads share, between opens and closes."""
-        trace, work, seen = self.trace, self.work, self.survey
+        seen = self.survey
         used = np.flatnonzero(seen.data & self.possible)
         flags = np.where(seen.asked[used] > 0, 0, int(Flag.READ_ONLY))
         opens = self._opens(used, flags)
         yield from self._added(opens)
-        for block in self._blocks():
-            part = self._part(block, np.ones(len(block["kind"]), np.bool_))
-            file = trace.slots[part["slot"]]
-            played = converted(part, work, file)
-            yield from self._pieces(part, played, [], BATCH)
+        blocks, rooms = self._blocks(), cycle([_Room(), _Room()])
+        with ahead(self.place) as helper:
+            for each in helper.each(lambda: self._queued(blocks, rooms)):
+                yield Chunk(each.played.ops, outcomes=each.outcomes, batch=BATCH)
+                helper.soon(partial(self._became, each))
         closes = opens.copy()
         closes["kind"], closes["flags"] = Kind.CLOSE, 0
         yield from self._added(closes)
+
+    def _queued(self, blocks: Iterator[Columns], rooms: Iterator[_Room]) -> _Queued | None:
+        """The next block that has something to play, in the next of the `rooms`."""
+        for block in blocks:
+            part = self._part(block)
+            if len(part["kind"]):
+                room = next(rooms)
+                file = self.trace.slots[part["slot"]]
+                played = converted(part, self.work, file, room=room.ops)
+                outcomes = room.outcomes[: len(played.ops)]
+                outcomes.view(np.uint64).fill(0)  # it may not be played
+                return _Queued(part, played, outcomes, self.survey.file_class[file])
+        return None
+
+    def _became(self, each: _Queued) -> None:
+        self.counts.add(each.part, each.played, each.outcomes, each.file_class)
 
     def _blocks(self) -> Iterator[Columns]:
         """This rank's blocks: all; or those of its node, that its ranks take in turns."""

@@ -84,8 +84,9 @@ class Counts:
         self.buffered += played.buffered
         kind = block["kind"][source]
         result, size = _result(block, played, outcomes, own, source)
-        self._compare(kind, result, block["result"][source], size)
-        came = np.where(is_data(kind), np.maximum(result, 0), 0)
+        data = is_data(kind)
+        as_captured = self._compare(kind, data, result, block["result"][source], size)
+        came = result if as_captured else np.where(data, np.maximum(result, 0), 0)
         self._sum(kind, file_class[source], came, outcomes["duration"][own])
         if self._timed:
             self._issue(played.ops["time"][own], outcomes["start"][own])
@@ -120,14 +121,23 @@ class Counts:
         self.class_ns += took.sum(axis=1)
 
     def _compare(
-        self, kind: npt.NDArray[np.uint8], result: Integers, captured: Integers, size: Integers
-    ) -> None:
-        """Outcomes beside those captured; only what is not plainly the same is looked at twice."""
-        plain = (result == captured) & (result == size) & is_data(kind)
+        self,
+        kind: npt.NDArray[np.uint8],
+        data: npt.NDArray[np.bool_],
+        result: Integers,
+        captured: Integers,
+        size: Integers,
+    ) -> bool:
+        """Outcomes beside those captured; only what is not plainly the same is looked at twice.
+
+        True: all are reads and writes that moved what they asked for, then and now.
+        """
+        plain = (result == captured) & (result == size) & data
+        if plain.all():
+            self.agreed += np.bincount(kind, minlength=KINDS)
+            return True
         self.agreed += np.bincount(kind[plain], minlength=KINDS)
         rest = np.flatnonzero(~plain)
-        if not len(rest):
-            return
         kind, result, captured, size = kind[rest], result[rest], captured[rest], size[rest]
         data = is_data(kind)
         failed = result < 0
@@ -147,6 +157,7 @@ class Counts:
         number = np.where(-result < ERRNOS, -result, 0)
         for row, mask in zip(self.errno, (failed & agreed, failed & ~agreed), strict=True):
             row += np.bincount(number[mask], minlength=ERRNOS)
+        return False
 
     def _issue(self, intended: npt.NDArray[np.uint64], start: npt.NDArray[np.uint64]) -> None:
         """How late operations with a time were issued."""
@@ -169,7 +180,9 @@ def _result(
     """Results as the captured operation would have had them, and the bytes it asked for."""
     result: Integers = outcomes["result"][own].copy()
     size = block["size"][source].astype(np.int64)
-    size[~is_data(block["kind"][source])] = 0
+    data = is_data(block["kind"][source])
+    if not data.all():
+        size[~data] = 0
     if played.widened:
         moved = result >= 0
         inside = np.clip(result - played.before[own], 0, size)

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fsmatrix.suite.workloads.streams.replay.survey import Mask, Survey, survey
+from fsmatrix.suite.workloads.streams.replay.survey import Integers, Mask, Survey, survey
 from fsmatrix.suite.workloads.streams.replay.tree import (
     State,
     Tree,
@@ -23,6 +23,12 @@ from fsmatrix.suite.workloads.streams.replay.work import Work, opened_trace
 
 KEPT = 64  # of the most recent works: all that a campaign has
 ELSEWHERE = ("time_scale", "direct", "widened", "filled", "able")  # fields that change nothing
+
+
+def exact_sum(values: Integers) -> int:
+    """Of numbers from 0 on, also where 64 bits do not hold it: a trace may lie about sizes."""
+    high, low = values >> 32, values & 0xFFFFFFFF
+    return (int(high.sum()) << 32) + int(low.sum())
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class Prepared:
         """Bytes by which files grow beyond what they are at first, if none is made shorter."""
         size = np.zeros(len(self.nameable), np.int64)
         size[self.tree.files] = self.tree.sizes
-        return int(np.maximum(self.survey.end - size, 0).sum())
+        return exact_sum(np.maximum(self.survey.end - size, 0))
 
 
 def prepared(work: Work) -> Prepared:

@@ -1,7 +1,8 @@
 """Double of darshan.backend.cffi_backend: a log is its first 16 bytes, and JSON after them.
 
 JSON: `modules` (name -> whether it is partial), `names` (id -> path), `records` ([id, rank,
-reads, writes], each a list of [offset, length, start, end]); `die`: end as C code does that fails.
+reads, writes], each a list of [offset, length, start, end]); `die`: end as C code does that fails;
+`hang`: never end; `greed`: ask for so many bytes; `damaged`: complain after the last record.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ def log_open(filename: str) -> dict[str, Any]:
     content = json.loads(data) if data else None
     if content and content.get("die"):
         os.kill(os.getpid(), signal.SIGSEGV)
+    if content and content.get("hang"):
+        signal.pause()
+    if content and content.get("greed"):
+        bytearray(content["greed"])
     return {"handle": content, "next": 0}
 
 
@@ -33,6 +38,8 @@ def log_get_name_records(log: dict[str, Any]) -> dict[int, str]:
 def log_get_dxt_record(log: dict[str, Any], module: str) -> dict[str, Any] | None:
     records = log["handle"]["records"].get(module, [])
     if log["next"] >= len(records):
+        if log["handle"].get("damaged"):
+            os.write(2, b"Error: failed to read module DXT_POSIX data from darshan log file.\n")
         return None
     number, rank, reads, writes = records[log["next"]]
     log["next"] += 1
