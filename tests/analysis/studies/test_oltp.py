@@ -132,7 +132,7 @@ def test_operations_of_other_phases_beside_them_stay_operations(tmp_path: Path) 
     assert {"transactions, tpm", "IOPS, IOPS"} <= set(titles)
     columns = [titles.index("transactions, tpm"), titles.index("IOPS, IOPS")]
     shown = {row.cell.levels["workload"]: [row.medians[i][0] for i in columns] for row in found}
-    assert shown["tpcc"] == ["600", MISSING]
+    assert shown["tpcc"] == ["6000", MISSING]
     assert shown["pattern"][0] == MISSING != shown["pattern"][1]
 
 
