@@ -161,6 +161,11 @@ class Workload(ABC):
         del case, access
         return ""
 
+    def sizes(self, case: Case) -> Mapping[str, int]:
+        """Option -> bytes of which its operations' sizes and offsets are made up."""
+        del case
+        return {}
+
     def explain(self, output: Output) -> str:
         """Why a program failed, in a sentence, from what it printed; empty if it is not clear."""
         del output
