@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -38,6 +38,16 @@ class Analysis:
     drawn: bool = True  # whether the report draws it too (models take seconds a page)
     command: str = ""  # of fsmatrix, if it is not the name
     package: str = "fsmatrix.analysis"
+
+    def of(self, data: Rows) -> Analysis:
+        """It of operations where it is of bandwidth and no run moved counted bytes."""
+        if self.options.get("metric") != "bandwidth":
+            return self
+        moved, done = (
+            name in data.columns and bool((data[name].astype(np.float64) > 0).any())
+            for name in ("bandwidth", "iops")
+        )
+        return replace(self, options={**self.options, "metric": "iops"}) if done > moved else self
 
     def run(self, ds: xr.Dataset) -> Result:
         """The result; ValueError for what the data does not allow."""

@@ -10,7 +10,7 @@ from typing import Literal
 
 from fsmatrix.results.units import parse_size
 
-Quantity = Literal["bandwidth", "rate", "time"]
+Quantity = Literal["bandwidth", "rate", "transactions", "time"]
 Level = str | int | float
 LEAST_P = 1e-12  # below it a p says nothing more
 MISSING = "–"
@@ -41,6 +41,21 @@ METRICS: dict[str, Metric] = {
 }
 
 
+TRANSACTIONS = "transactions"  # the phase whose operations are a database's transactions
+TRANSACTION_RATE = Metric("iops", "Transactions of all types", "transactions", True)
+
+
+def metric_of(name: str, phases: Iterable[Level]) -> Metric:
+    """A metric as readers of these phases know it: operations of a database are transactions."""
+    only = set(phases) == {TRANSACTIONS}
+    return TRANSACTION_RATE if name == TRANSACTION_RATE.name and only else METRICS[name]
+
+
+def short_title(metric: Metric) -> str:
+    """A metric in few words."""
+    return "transactions" if metric == TRANSACTION_RATE else SHORT_TITLES[metric.name]
+
+
 def more_is_better(metric: str) -> bool:
     """Of any metric, also one of a workload's own: all but times."""
     described = METRICS.get(metric)
@@ -57,13 +72,15 @@ OWN = ""  # as a metric's name: each phase's own
 
 
 def own_metric(engine: str, phase: str) -> str:
-    """What a phase is judged by: operations per second of metadata and replays, else bandwidth.
+    """What a phase is judged by: bandwidth; operations per second where bytes are not the point.
+
+    That is of metadata, replays and transactions.
 
     Also of small random data: at one size of operation both have the same ratios, and a curve
     over sizes needs one metric.
     """
     metadata = engine in METADATA_ENGINES or phase in METADATA or "mdtest-" in phase
-    metadata |= phase == "replay"  # of all kinds of operations
+    metadata |= phase in ("replay", TRANSACTIONS)  # of all kinds of operations
     return "iops" if metadata else "bandwidth"
 
 
@@ -99,6 +116,7 @@ UNITS: dict[Quantity, tuple[tuple[float, Unit], ...]] = {
         (1e3, Unit("kIOPS", 1e3)),
         (0.0, Unit("IOPS", 1.0)),
     ),
+    "transactions": ((0.0, Unit("tpm", 1 / 60)),),
     "time": (
         (1.0, Unit("s", 1.0)),
         (1e-3, Unit("ms", 1e-3)),
@@ -173,7 +191,17 @@ def is_size(factor: str) -> bool:
     """Whether a factor's name says that its levels are bytes."""
     name = factor.lower()
     return (
-        name in ("bs", "capacity", "chunk", "memory", "read_ahead", "segment", "stripe")
+        name
+        in (
+            "bs",
+            "capacity",
+            "chunk",
+            "memory",
+            "read_ahead",
+            "segment",
+            "shared_buffers",
+            "stripe",
+        )
         or name.startswith("bytes")
         or name.endswith(("_size", "_bytes", "blocksize"))
     )

@@ -150,6 +150,10 @@ class Backend(ABC):
         del engine
         return ""
 
+    def block(self) -> int:
+        """Bytes that every offset and size must be a multiple of here (1: any)."""
+        return 1
+
     @property
     def level_factors(self) -> frozenset[str]:
         """Cluster factors whose levels it can make, with these options."""

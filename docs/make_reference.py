@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions, PreparedPool
 from fsmatrix.backends.daos.levels.leveloptions import DaosLevelOptions, DaosPreparedPool
+from fsmatrix.backends.local.cleaner import CleanerOptions
 from fsmatrix.backends.local.devices.bare.options import EmulatedDevice
 from fsmatrix.backends.local.devices.options import EmulatedOptions, Rates
 from fsmatrix.backends.registry import BACKENDS
@@ -61,7 +62,7 @@ SECTIONS |= {
     hyphened(model.__name__): model
     for model in (
         *(LevelOptions, PreparedPool, CephTestbedOptions),
-        *(EmulatedOptions, Rates, EmulatedDevice),
+        *(EmulatedOptions, Rates, EmulatedDevice, CleanerOptions),
         *(DaosLevelOptions, DaosPreparedPool, DaosTestbedOptions),
     )
 }

@@ -143,7 +143,7 @@ def comparisons(
         parts = parts_of(of, cells.matches)
         for number, (part, places) in enumerate(parts.items()):
             matches = tuple(cells.matches[i] for i in places)
-            kind = metric_of(ds, metric or part.metric)
+            kind = _as_known(metric_of(ds, metric or part.metric), of, matches)
             shown = options.unit if kind.name == (metric or "bandwidth") else None
             varying = varying_names([match.levels for match in matches])
             ratios = [many[i][0] for i in places]
@@ -203,6 +203,15 @@ def _unit(
         return matrices.unit_of(ds, kind.name, name)
     values = np.concatenate([of.values[where] for m in matches for where in (m.a, m.b)])
     return units.fitting(kind.quantity, [float(np.median(values))])
+
+
+def _as_known(kind: Metric, of: Table, matches: Sequence[Match]) -> Metric:
+    """The metric as readers of these cells' phases know it."""
+    column = of.factors.get("phase")
+    if column is None or kind.name not in METRICS:
+        return kind
+    phases = (column.levels[column.codes[where[0]]] for m in matches for where in (m.a, m.b))
+    return units.metric_of(kind.name, phases)
 
 
 def metric_of(ds: xr.Dataset, name: str) -> Metric:

@@ -33,6 +33,7 @@ ORDER: dict[str, tuple[str, ...]] = {
 PAPER_UNITS: dict[units.Quantity, Unit] = {
     "bandwidth": Unit("Mb/s", 1e6 / 8),
     "rate": Unit("1/s", 1.0),
+    "transactions": Unit("tpm", 1 / 60),
     "time": Unit("ms", 1e-3),
 }
 

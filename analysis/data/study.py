@@ -35,7 +35,7 @@ from fsmatrix.analysis.data.roles import (
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, ratio
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats, Median, per_group
 from fsmatrix.analysis.stats.estimates.runs import runs
-from fsmatrix.analysis.units import METRICS, Level, Metric, Unit
+from fsmatrix.analysis.units import METRICS, Level, Metric, Unit, metric_of
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def study(
         raise ValueError(_nothing(ds, metric, values, chosen, where or {}))
     varying, confounded = _varying(chosen, summarised)
     return Study(
-        metric=METRICS[metric],
+        metric=metric_of(metric, (c.cell.levels.get("phase", "") for c in chosen if c.values.size)),
         cells=chosen,
         varying=varying,
         confounded=confounded,

@@ -61,7 +61,7 @@ def charts(summary: Summary, metrics: Sequence[str] = tuple(METRICS)) -> list[Ch
         chart
         for name in metrics
         for group in grouped
-        for chart in _of_group(summary, group, METRICS[name])
+        for chart in _of_group(summary, group, group.metric(name))
     ]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.cluster import Cluster
 from fsmatrix.analysis.data.summary import Summary
-from fsmatrix.analysis.units import METRICS, Level, labelled
+from fsmatrix.analysis.units import METRICS, Level, Metric, labelled, metric_of
 
 APART = ("workload", "engine", "cache", "device_state")  # never mixed in one chart
 COLUMNS = ("pattern", "rw", "phase")  # rw: fio's word for a pattern
@@ -52,6 +52,10 @@ class CellGroup:
             f"workload {level}" if name == "workload" else labelled(name, level)
             for name, level in self.conditions
         )
+
+    def metric(self, name: str) -> Metric:
+        """A metric as readers of these cells know it."""
+        return metric_of(name, (cell.levels.get("phase", "") for cell in self.cells))
 
 
 def groups(summary: Summary) -> list[CellGroup]:

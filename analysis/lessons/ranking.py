@@ -22,7 +22,7 @@ from fsmatrix.analysis.lessons.words import (
     plural,
 )
 from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
-from fsmatrix.analysis.units import METRICS, factor_title, labelled
+from fsmatrix.analysis.units import factor_title, labelled, metric_of
 
 MOST_SHOWN = 5  # targets of a ranking in its sentence; all of them are in its cells
 NOTHING = of_independent([])
@@ -69,7 +69,8 @@ def _apart(cell: Values, several: set[str]) -> Key:
 
 def shown(order: Sequence[Values]) -> list[str]:
     """Each target of a ranking with its median."""
-    metric = METRICS[cell_metric(order[0])]
+    phases = (cell.cell.levels.get("phase", "") for cell in order)
+    metric = metric_of(cell_metric(order[0]), phases)
     return [f"{cell.cell.target} {measured(_own(cell), metric)}" for cell in order]
 
 

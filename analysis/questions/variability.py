@@ -222,9 +222,10 @@ def variability(
     """Variability and planning of every cell; ValueError without a run that counts."""
     if not 0 < half_width < 1:
         raise ValueError(f"the half width must be a share such as 0.05, not {half_width}")
-    kind = units.METRICS.get(metric)
     shown = matrices.unit_of(ds, metric, unit.label if unit else None)
     of = table(ds, metric, ("target",), where)
+    phases = of.factors["phase"].levels if "phase" in of.factors else ()
+    kind = units.metric_of(metric, phases) if metric in units.METRICS else None
     if unit is None and kind is not None:
         shown = units.fitting(kind.quantity, [float(np.median(of.values))])
     axes = {"target": of.sides, **of.factors}

@@ -15,7 +15,7 @@ from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.draw.charts import NOT_MEASURED, why_absent
 from fsmatrix.analysis.draw.layout import CellGroup, groups
 from fsmatrix.analysis.stats.estimates.medians import Median
-from fsmatrix.analysis.units import MARKS, METRICS, Level, Metric, Unit, level_text
+from fsmatrix.analysis.units import MARKS, METRICS, Level, Metric, Unit, level_text, metric_of
 
 MEDIAN = "median"  # the column of all targets, where they are too many for one each
 
@@ -47,6 +47,7 @@ class PivotRow:
 class PivotPart:
     """Rows that may be compared: one workload, engine, cache and device state."""
 
+    title: str  # of the metric
     conditions: str
     unit: str
     factors: tuple[str, ...]
@@ -65,18 +66,22 @@ class Pivot:
 
 
 def pivots(summary: Summary) -> list[Pivot]:
-    """One table per metric that has values; no part without values."""
+    """One table per metric that has values; no part without values.
+
+    Transactions of databases have one of their own.
+    """
     grouped = groups(summary)
     result = []
     for metric in METRICS.values():
         parts = tuple(
-            _part(group, () if summary.many_targets else summary.targets, metric)
+            _part(group, () if summary.many_targets else summary.targets, group.metric(metric.name))
             for group in grouped
             if any(cell.metrics[metric.name].runs for cell in group.cells)
         )
         better = "more is better" if metric.more_is_better else "less is better"
-        if parts:
-            result.append(Pivot(metric.name, metric.title, better, parts))
+        for title in dict.fromkeys(part.title for part in parts):
+            of_title = tuple(part for part in parts if part.title == title)
+            result.append(Pivot(metric.name, title, better, of_title))
     return result
 
 
@@ -94,6 +99,7 @@ def _part(group: CellGroup, targets: Sequence[str], metric: Metric) -> PivotPart
     columns = tuple(targets) or (MEDIAN,)
     pivot_rows = (_line(row, factors, columns, metric, unit) for row in lines.values())
     return PivotPart(
+        title=metric.title,
         conditions=group.title,
         unit=unit.label,
         factors=tuple(group.cluster.title(name) for name in factors),
@@ -166,21 +172,35 @@ class CellRow:
 
 def cell_table(summary: Summary) -> tuple[list[str], list[str], list[CellRow]]:
     """(titles of the factors, titles of the metrics, rows): medians alone, in fitting units."""
-    chosen = {}
-    for metric in METRICS.values():
-        values = [cell.metrics[metric.name].median for cell in summary.cells]
-        if any(value == value for value in values):
-            chosen[metric.name] = units.fitting(metric.quantity, values)
+    chosen: dict[Metric, Unit] = {}
+    for name in METRICS:
+        for metric in dict.fromkeys(_metric(cell, name) for cell in summary.cells):
+            cells = [cell for cell in summary.cells if _metric(cell, name) == metric]
+            values = [cell.metrics[name].median for cell in cells]
+            if any(value == value for value in values):
+                chosen[metric] = units.fitting(metric.quantity, values)
     rows = [
         CellRow(
             cell,
             tuple((level_text(n, cell.levels[n]), cell.levels[n]) for n in summary.varying),
-            tuple(_sortable(cell.metrics[name].median, unit) for name, unit in chosen.items()),
+            tuple(
+                _sortable(
+                    cell.metrics[metric.name].median
+                    if _metric(cell, metric.name) == metric
+                    else float("nan"),
+                    unit,
+                )
+                for metric, unit in chosen.items()
+            ),
         )
         for cell in summary.cells
     ]
-    titles = [f"{units.SHORT_TITLES[name]}, {unit.label}" for name, unit in chosen.items()]
+    titles = [f"{units.short_title(metric)}, {unit.label}" for metric, unit in chosen.items()]
     return [summary.cluster.title(name) for name in summary.varying], titles, rows
+
+
+def _metric(cell: Cell, name: str) -> Metric:
+    return metric_of(name, [cell.levels.get("phase", "")])
 
 
 def _sortable(value: float, unit: Unit) -> tuple[str, Level]:

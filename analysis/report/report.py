@@ -32,10 +32,12 @@ from fsmatrix.analysis.report.first import first_screen
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.studies.claims import files as claims_files
 from fsmatrix.analysis.studies.claims.study import StudyFile
-from fsmatrix.analysis.units import METRICS, SHORT_TITLES
+from fsmatrix.analysis.units import METRICS, TRANSACTION_RATE, short_title
 
 MOST_FAILED = 100  # cases in the table; more are counted
 TEMPLATE = "report.html.j2"
+# the metrics, with transactions before all latencies
+ORDER = (METRICS["bandwidth"], METRICS["iops"], TRANSACTION_RATE, *list(METRICS.values())[2:])
 
 
 def write_report(
@@ -164,11 +166,12 @@ def _plotly() -> Markup:
 
 
 def _sections(charts: list[Chart]) -> list[dict[str, Any]]:
-    """Charts by metric."""
+    """Charts by metric; transactions of databases apart."""
     return [
         {
+            "id": metric.quantity if metric == TRANSACTION_RATE else metric.name,
             "metric": metric,
-            "short": SHORT_TITLES[metric.name],
+            "short": short_title(metric),
             "charts": [
                 {
                     "conditions": chart.conditions,
@@ -177,11 +180,11 @@ def _sections(charts: list[Chart]) -> list[dict[str, Any]]:
                     "json": embedded({"data": chart.data, "layout": chart.layout}),
                 }
                 for chart in charts
-                if chart.metric == metric.name
+                if chart.title == metric.title
             ],
         }
-        for metric in METRICS.values()
-        if any(chart.metric == metric.name for chart in charts)
+        for metric in ORDER
+        if any(chart.title == metric.title for chart in charts)
     ]
 
 

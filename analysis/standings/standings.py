@@ -19,12 +19,12 @@ from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.standings.standing import Order, Pair, State, ordered, pair, weakest
 from fsmatrix.analysis.units import (
-    METRICS,
     Level,
     Metric,
     is_size,
     labelled,
     level_text,
+    metric_of,
     own_metric,
 )
 
@@ -174,7 +174,7 @@ def _standing(
     return Standing(
         levels=levels,
         named=", ".join(level_words(n, levels[n]) for n in several if levels[n] != ""),
-        metric=METRICS[min(metrics)],
+        metric=metric_of(min(metrics), (cell.cell.levels.get("phase", "") for cell in every)),
         order=ordered(have, pairs),
         values=tuple(values),
         pairs=tuple(pairs),

@@ -88,7 +88,7 @@ class LocalOptions(BackendOptions):
 class LocalBackend(Backend):
     """Base of xfs, ext4, ext2, btrfs."""
 
-    Options = LocalOptions
+    Options: ClassVar[type[BackendOptions]] = LocalOptions
     access_type = PathAccess
     fstype: ClassVar[str]
     program: ClassVar[str]  # mkfs.xfs

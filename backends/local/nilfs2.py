@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
-from fsmatrix.backends.access import PathAccess
+from pydantic import Field
+
+from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.allowed import NUMBER, PERCENT, Words, features, label, one_of
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.local import cleaner as cleaners
+from fsmatrix.backends.local.cleaner import CleanerOptions
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
-from fsmatrix.backends.local.mounts import mounting
-from fsmatrix.backends.system import tools
+from fsmatrix.backends.local.mounts import fuse, mounting
+from fsmatrix.backends.system import packages, tools
 
+GC = "gc"  # attribute of targets
 NO_CLEANER = "nogc"  # read by mount.nilfs2; the kernel does not see it
 
 
@@ -30,6 +37,10 @@ class Nilfs2Options(LocalOptions):
             "-O": features("block_count none"),
         },
     )
+    cleaner: CleanerOptions | None = Field(
+        None, description="its garbage collection, with which the cleaner runs; none if absent"
+    )
+
     mount_words = mounting.mount_keys(
         "barrier nobarrier discard nodiscard",
         {"errors": one_of("continue", "remount-ro"), "order": one_of("strict", "relaxed")},
@@ -37,19 +48,56 @@ class Nilfs2Options(LocalOptions):
 
 
 class Nilfs2(LocalBackend):
-    """mkfs.nilfs2 with its defaults (more than 128 MiB), mounted without its cleaner.
+    """mkfs.nilfs2 with its defaults (more than 128 MiB), mounted without its cleaner unless asked.
 
-    The cleaner (nilfs_cleanerd, started by mount.nilfs2) would be a process that nobody here
-    ends, works while we measure and keeps the mount busy.  Without it the space of what was
-    removed or overwritten does not come back within one attachment; with it neither would,
-    for its default protection period of an hour.  O_DIRECT writes go through the page cache
-    in this file system: evidence comes from the counters, not from the flag.
+    The cleaner (nilfs_cleanerd) that mount.nilfs2 would start is one that nobody here ends; one
+    with the settings of the option `cleaner` is started and ended by `cleaner.py`.  Without it
+    the space of what was removed or overwritten does not come back within one attachment; with
+    its defaults neither would, for a protection period of an hour.  O_DIRECT writes go through
+    the page cache in this file system: evidence comes from the counters, not from the flag.
     """
 
     name = "nilfs2"
     fstype = "nilfs2"
     program = "mkfs.nilfs2"
     Options = Nilfs2Options
+
+    def refusal(self) -> str:
+        """The cleaner is missing, where it is wanted."""
+        cleaner = cast(Nilfs2Options, self.options).cleaner
+        return (packages.missing(cleaners.PROGRAM) if cleaner else "") or super().refusal()
+
+    def attributes(self) -> dict[str, Any]:
+        """Its garbage collection: the factor `gc`."""
+        cleaner = cast(Nilfs2Options, self.options).cleaner
+        return {GC: cleaner.level if cleaner else cleaners.NONE}
+
+    @classmethod
+    def mount(cls, access: Access, journal: Journal) -> None:
+        """Mount it, and start the cleaner that was asked for."""
+        super().mount(access, journal)
+        if access.details["cleaner"]:
+            cleaners.start(access.details, journal)
+
+    @classmethod
+    def unmount(cls, access: Access, journal: Journal) -> None:
+        """End the cleaner, and unmount."""
+        if access.details["cleaner"]:
+            cleaners.end(access.details, journal)
+        super().unmount(access, journal)
+
+    @classmethod
+    def workers(cls, access: Access) -> list[int]:
+        """The cleaner: what it uses of the CPUs is the file system's."""
+        return fuse.processes(cleaners.argv(access.details)) if access.details["cleaner"] else []
+
+    @classmethod
+    def health(cls, access: Access) -> list[str]:
+        """As of others; or its cleaner has ended."""
+        wrong = super().health(access)
+        if access.details["cleaner"] and not cls.workers(access):
+            wrong.append(f"{cleaners.PROGRAM} on {access.details['point']} has ended")
+        return wrong
 
     @classmethod
     def mkfs(cls, device: str, identity: str, options: Sequence[str]) -> list[str]:
@@ -73,4 +121,6 @@ class Nilfs2(LocalBackend):
             raise
         chosen = access.details["mount_options"]
         options = f"{NO_CLEANER},{chosen}" if chosen else NO_CLEANER
-        return replace(access, details={**access.details, "mount_options": options})
+        cleaner = cast(Nilfs2Options, self.options).cleaner
+        more = {"mount_options": options, "cleaner": cleaner.text() if cleaner else ""}
+        return replace(access, details={**access.details, **more})

@@ -67,6 +67,11 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
         "compare it with runs of SQLite only: PostgreSQL, the engine of the flash study, has a "
         "server, one cache for all users, and another way to its files",
     ),
+    "memory-limit": (
+        "memory-limit",
+        "info",
+        "compare it with runs of the same limit only; the kernel's own memory is beside it",
+    ),
     "sync-ignored": ("sync-ignored", "warning", "mdtest's -y syncs only what -w writes"),
     "empty-read": (
         "empty-read",

@@ -153,7 +153,8 @@ AUDITS = (
         2,
         "phase",
         cpu_saturated,
-        "use more client nodes, larger chunks or fewer processes per node",
+        "use more client nodes, larger chunks or fewer processes per node; for transactions, a "
+        "client with more CPUs",
     ),
     Audit("fewer-ranks", 1, "run", fewer_ranks, "check the launcher and its MPI (srun --mpi=pmix)"),
     Audit("errors-ignored", 1, "phase", errors_ignored, "do not use the number: find the errors"),

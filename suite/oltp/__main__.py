@@ -17,9 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.suite.oltp import account as accounts
-from fsmatrix.suite.oltp import clients, consistency, loading, logs
+from fsmatrix.suite.oltp import clients, consistency, loading, logs, memory
 from fsmatrix.suite.oltp.clients import Users
 from fsmatrix.suite.oltp.problems import OltpError, is_full, reason_of
 from fsmatrix.suite.oltp.rows import Rows
@@ -39,10 +40,11 @@ def main(folder: Path) -> int:
     task = Task.read(folder / TASK)
     try:
         if task.engine == SQLITE:
-            answer = sqlite.do(task, folder)
+            answer = memory.within(task, lambda within: sqlite.do(task, folder, within))
         else:
-            answer = ACTIONS[task.do](task, server_of(task, folder))
-    except (OltpError, ResultError) as error:
+            server = server_of(task, folder)
+            answer = memory.within(task, lambda within: _on(server, task, within))
+    except (OltpError, ResultError, BackendError) as error:
         print(f"tpcc: {error}", file=sys.stderr)
         return 1
     except OSError as error:
@@ -50,6 +52,11 @@ def main(folder: Path) -> int:
         return 1
     (folder / RESULT).write_text(json.dumps(answer), encoding="utf-8")
     return 0
+
+
+def _on(server: Server, task: Task, within: Path | None) -> dict[str, Any]:
+    server.memory = within
+    return ACTIONS[task.do](task, server)
 
 
 def _stopped(number: int, _frame: object) -> None:

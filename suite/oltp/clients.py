@@ -68,7 +68,7 @@ class Users:
     def start(self, server: Server) -> subprocess.Popen[str]:
         """The running pgbench; it ends with this process."""
         return subprocess.Popen(
-            accounts.started(self.argv(server), server.account, "KILL"),
+            server.limited(self.argv(server), "KILL"),
             cwd=server.run,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fsmatrix.backends.system import memory
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.suite.oltp import account as accounts
@@ -69,6 +70,7 @@ class Server:
     files: Path  # a folder of ours that the account may enter: nobody else puts links there
     account: Account
     settings: Mapping[str, str] = field(default_factory=dict)
+    memory: Path | None = None  # the cgroup that it and its users share, if memory is limited
     _process: subprocess.Popen[bytes] | None = None
 
     snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ"
@@ -109,7 +111,7 @@ class Server:
         argv = [self.programs.path("postgres"), "-D", str(self.data), *words]
         with (self.files / LOG).open("ab") as log:
             self._process = subprocess.Popen(
-                accounts.started(argv, self.account, "QUIT"),
+                self.limited(argv, "QUIT"),
                 cwd=self.run,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -125,6 +127,11 @@ class Server:
                 raise OltpError(f"PostgreSQL did not start within {START_SECONDS:g} s")
             time.sleep(LOOK)
         return time.monotonic() - began
+
+    def limited(self, argv: Sequence[str], number: str) -> list[str]:
+        """`argv` as the account, within the memory of the server and its users."""
+        words = accounts.started(argv, self.account, number)
+        return words if self.memory is None else memory.entering(self.memory, words)
 
     def _is_ready(self) -> bool:
         """By the last line of its own note, which names its pid."""

@@ -29,6 +29,8 @@ class Task:
     rate: float = 0.0
     max_tries: int = 1
     engine: str = POSTGRESQL
+    memory: int = 0  # bytes that the server and its users may have together; 0: no limit
+    journal: str = ""  # folder of the store's journals, if something is made that it undoes
 
     def text(self) -> str:
         """As a file holds it."""

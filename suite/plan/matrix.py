@@ -88,6 +88,7 @@ class Judge:
         self.targets = {target.name: target for target in members.targets}
         self.entries = {entry.name: entry for entry in members.entries}
         self.engines = Engines(settings.campaign.engines, registries.engines) if here else None
+        self.blocks: dict[str, int] = {}  # bytes, by target
         self.levels: dict[tuple[str, str], str] = {}
         self.refusals = refusals
 
@@ -150,6 +151,7 @@ class Judge:
             return
         if self.engines is None:
             return
+        yield from self._blocks(planned, target)
         try:
             engine = self.engines.get(entry.engine)
         except EngineError as error:
@@ -159,6 +161,18 @@ class Judge:
             yield reason
         if engine.path:
             yield from _program(planned, target, engine.path)
+
+    def _blocks(self, planned: Planned, target: TargetMember) -> Iterator[str]:
+        """Sizes that are no multiples of the target's block, which is asked for once."""
+        if target.name not in self.blocks:
+            self.blocks[target.name] = target.backend(target.options).block()
+        block = self.blocks[target.name]
+        for name, size in planned.work.sizes(planned.case).items() if planned.work else ():
+            if size % block:
+                yield (
+                    f"target {target.name}: its device works in blocks of {block} bytes: {name} "
+                    f"is {size}, and must be a multiple"
+                )
 
     def _launcher(self, planned: Planned) -> Iterator[str]:
         launcher, geometry = self.settings.campaign.launcher, planned.case.geometry

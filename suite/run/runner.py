@@ -208,6 +208,7 @@ class Runner:
 
         def filled(text: str) -> str:
             text = text.replace("{path}", run.root).replace("{run}", run.spec.name)
+            text = text.replace("{journal}", str(self.context.journal))
             return text.replace("{seed}", str(run.spec.seed))
 
         given = self.environment.backend.environment(self.access)

@@ -33,12 +33,12 @@ class WorkloadOptions(BaseModel):
 class Argv:
     """A program.  In its arguments and files, these stand for what is known only later:
 
-    `{path}`: the run's own directory on the target; `{run}`: the run's name, for the names that
-    it uses where it has no directory (DFS, RADOS); `{node}`: index of the client node, from
-    0; `{rank}`: of the process, where each has a program (where="rank"); `{seed}`: the run's own
-    seed, drawn from the campaign's; `{scratch}`: an empty directory on the node's own disk,
-    removed afterwards; it holds `files` when the program starts, and what matches `collect` is a
-    part of its output.
+    `{path}`: the run's own directory on the target; `{run}`: the run's name, for the names that it
+    uses where it has no directory (DFS, RADOS); `{node}`: index of the client node, from 0;
+    `{rank}`: of the process, where each has a program (where="rank"); `{seed}`: the run's own seed,
+    drawn from the campaign's; `{journal}`: folder of the store's journals; `{scratch}`: an empty
+    directory on the node's own disk, removed afterwards; it holds `files` when the program starts,
+    and what matches `collect` is a part of its output.
     """
 
     argv: tuple[str, ...]
@@ -160,6 +160,11 @@ class Workload(ABC):
         """Why this case cannot be run on that type of access, by any engine (empty: it can)."""
         del case, access
         return ""
+
+    def sizes(self, case: Case) -> Mapping[str, int]:
+        """Option -> bytes of which its operations' sizes and offsets are made up."""
+        del case
+        return {}
 
     def explain(self, output: Output) -> str:
         """Why a program failed, in a sentence, from what it printed; empty if it is not clear."""

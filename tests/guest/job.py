@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,8 @@ def campaign(folder: Path, name: str, device: str) -> None:
 
 def life(name: str, options: dict[str, Any]) -> None:
     """Provision, mount, write, unmount, mount again, verify, take down."""
-    kind = registry.load(name)
+    Path("/dev/shm").mkdir(exist_ok=True)  # locks of nilfs_cleanerd: a tmpfs is under all /dev here
+    kind = registry.load(name.partition("+")[0])
     usable = kind.check()
     place = SCRATCH / name
     context = ProvisionContext("target", place / "state", Journal(place / "journal.jsonl"), "tag")
@@ -76,8 +78,10 @@ def life(name: str, options: dict[str, Any]) -> None:
     written = play(path_of(access), Kind.CREATE, Kind.WRITE)
     facts = backend.describe(access)
     cleaners = [p for p in Path("/proc").glob("[0-9]*/comm") if "cleanerd" in comm(p)]
+    reclaimed = freed(Path(path_of(access)), kind, access) if options.get("cleaner") else None
     settled = kind.settle(access, 20.0)
     kind.unmount(access, context.journal)
+    after = [p for p in Path("/proc").glob("[0-9]*/comm") if "cleanerd" in comm(p)]
     empty = os.listdir(access.details["point"])
     kind.mount(access, context.journal)
     before = incoming(kind.counters(access))
@@ -98,6 +102,9 @@ def life(name: str, options: dict[str, Any]) -> None:
         mount_options=facts["mount_options"],
         engine=engine_name() == ENGINE_C,
         cleaners=len(cleaners),
+        cleaners_left=len(after),
+        gc=backend.attributes().get("gc"),
+        reclaimed=reclaimed,
         settled=settled.reached,
         unmounted=not empty,
         health=health,
@@ -124,6 +131,22 @@ def play(root: str, opens: Kind, moves: Kind, flags: int = 0) -> dict[str, int]:
     finally:
         one.close()
     return {"bytes": result.bytes, "errors": result.errors}
+
+
+def freed(folder: Path, kind: Any, access: Any) -> bool:
+    """Whether space comes back while a file is overwritten, and its cleaner is a worker."""
+    garbage, deadline = folder / "garbage", time.monotonic() + 60
+    before = os.statvfs(folder).f_bfree
+    while time.monotonic() < deadline:
+        garbage.write_bytes(os.urandom(4 << 20))
+        os.sync()
+        now = os.statvfs(folder).f_bfree
+        if now > before:
+            garbage.unlink()
+            return len(kind.workers(access)) == 1
+        before = now
+        time.sleep(0.5)
+    return False
 
 
 def spoil(file: Path) -> None:

@@ -16,10 +16,17 @@ import xarray as xr
 
 from fsmatrix.analysis.data.roles import PAPER_UNITS, ROLES, Key, level_text, same
 from fsmatrix.analysis.data.study import Study, Values, study
-from fsmatrix.analysis.questions.models.forms import FORMS, FittedCurve, Form, choice, left_out
+from fsmatrix.analysis.questions.models.forms import (
+    FORMS,
+    FittedCurve,
+    Form,
+    Moves,
+    choice,
+    left_out,
+)
 from fsmatrix.analysis.questions.models.model import Check, Model
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
-from fsmatrix.analysis.units import Level, Quantity, Unit
+from fsmatrix.analysis.units import Level, Unit
 
 TIE = 1e-9  # relative: constant data agree up to rounding
 MULTIPLY = ("nodes", "threads", "iodepth")  # the operations in flight of a process per node
@@ -58,11 +65,13 @@ def fits(
     series = of.series("chunk")
     if not series:
         raise ValueError("no chunk sizes in this campaign: models are over chunk size")
+    quantity = of.metric.quantity
+    moves: Moves = "rate" if quantity == "transactions" else quantity
     models: list[Model] = []
     refused = []
     for key, cells in series.items():
         kept = [cell for cell in cells if not same(cell.number("chunk"), left)]
-        result = fit(key, kept, of.metric.quantity, form)
+        result = fit(key, kept, moves, form)
         if isinstance(result, Model):
             models.append(result)
         else:
@@ -108,7 +117,7 @@ def pooled(models: Sequence[Model]) -> list[Model]:
     return result
 
 
-def fit(key: Key, cells: Sequence[Values], moves: Quantity, form: str | None) -> Model | str:
+def fit(key: Key, cells: Sequence[Values], moves: Moves, form: str | None) -> Model | str:
     """The model of cells that differ in chunk size only, or why there is none."""
     if any(np.any(cell.values <= 0) for cell in cells):
         return "values that are not positive have no logarithm"

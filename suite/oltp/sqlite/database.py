@@ -42,6 +42,7 @@ class Database:
 
     folder: Path
     settings: Mapping[str, str]  # page_size, journal_mode, synchronous, cache_size
+    memory: Path | None = None  # the cgroup of its users, if their memory is limited
 
     snapshot = "BEGIN"
 

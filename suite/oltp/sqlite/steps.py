@@ -19,8 +19,11 @@ from fsmatrix.suite.oltp.sqlite.database import Database
 from fsmatrix.suite.oltp.task import SQLITE, SQLITE_DATA, Task
 
 
-def do(task: Task, folder: Path) -> dict[str, Any]:
-    """The step of a task; `folder`: of ours, for logs and for what SQLite sorts in files."""
+def do(task: Task, folder: Path, memory: Path | None = None) -> dict[str, Any]:
+    """The step of a task; `folder`: of ours, for logs and for what SQLite sorts in files.
+
+    `memory`: the cgroup of the users, if their memory is limited.
+    """
     os.environ["SQLITE_TMPDIR"] = str(folder)
     data = Path(task.path) / SQLITE_DATA
     if task.do == "load":
@@ -31,7 +34,7 @@ def do(task: Task, folder: Path) -> dict[str, Any]:
         raise OltpError(f"{data} is in use by another process, pid {pids[0]}")
     os.chdir(data)  # by this its processes are known
     try:
-        return STEPS[task.do](task, Database(data, task.settings), folder)
+        return STEPS[task.do](task, Database(data, task.settings, memory), folder)
     finally:
         os.chdir("/")
 

@@ -12,7 +12,8 @@ that objects never written or too large read at phantom speeds (nrfiles, touch_o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -35,6 +36,10 @@ from fsmatrix.suite.workloads.fio.node import run_of_node
 from fsmatrix.suite.workloads.fio.options import FioOptions
 
 DIRECT_UNIT = 512
+
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}  # fio's default: powers of 1024
+_SPLIT = re.compile(r"(?:^|[:,])(\d+)([kKmMgG]?)")  # sizes in a bssplit
 
 
 class Fio(Workload):
@@ -154,6 +159,17 @@ class Fio(Workload):
         if self.options.job or engine_of(self.options, access) != "rados":
             return ""
         return self._objects(case) or self._sizes(case, "rados")
+
+    def sizes(self, case: Case) -> Mapping[str, int]:
+        """Of operations, and of a job's range; of a job file they are not known here."""
+        options = self.options
+        if options.job:
+            return {}
+        whole = {"size" if options.size is not None else "bytes_total": size_of_job(options, case)}
+        if not options.bssplit:
+            return {"bs": options.bs} | whole
+        mixed = _SPLIT.findall(options.bssplit)
+        return {f"bssplit {n}{unit}": int(n) * _UNITS[unit.lower()] for n, unit in mixed} | whole
 
     # -- what cannot be --------------------------------------------------------------------
     def _counts(self, case: Case) -> str:

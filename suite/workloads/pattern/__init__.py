@@ -13,6 +13,7 @@ Writes of a later pass write the same content again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -89,6 +90,13 @@ class Pattern(Workload):
         if self.options.layout != "file-per-process" or self.options.shift_reads != "none":
             return "on several devices each process works in a file of its own on one of them"
         return ""
+
+    def sizes(self, case: Case) -> Mapping[str, int]:
+        """A chunk, and the range of a process."""
+        del case
+        options = self.options
+        whole = "bytes_per_process" if options.bytes_total is None else "bytes_total"
+        return {"chunk": options.chunk, whole: options.bytes}
 
     def footprint(self, case: Case) -> Footprint:
         """Exact for fixed work; under fixed time `written` counts one pass over the data."""

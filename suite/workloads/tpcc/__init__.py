@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fsmatrix.backends.access import Access
+from fsmatrix.backends.system import memory
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.record import Monitor
@@ -48,6 +49,7 @@ from fsmatrix.suite.workloads.tpcc.reading import (
     TRANSACTIONS,
     answer,
     engine_note,
+    memory_note,
     observed,
     transactions,
 )
@@ -100,6 +102,8 @@ class Tpcc(Workload):
             rate=options.rate or 0.0,
             max_tries=options.max_tries,
             engine=engine.name,
+            memory=(options.memory or 0) if role == "timed" else 0,
+            journal="{journal}" if options.memory else "",
         )
         what = Argv(
             (sys.executable, "-P", "-m", "fsmatrix.suite.oltp", "{scratch}"),
@@ -129,15 +133,19 @@ class Tpcc(Workload):
         if not failure and not phase.operations.any():
             failure = "no transaction ended within the measured time"
         settings = result.get("settings", {})
+        engine = str(result.get("engine", POSTGRESQL))
+        notes = [Note("tpc-derived", NOT_AUDITED), engine_note(engine, settings)]
+        if of_memory := memory_note(result):
+            notes.append(of_memory)
         facts: dict[str, Any] = {
             "block_size": int(settings.get("block_size", 0)),
             "settings": settings,
             "account": result.get("account"),
             "load": loaded,
             "consistency": checked,
+            "memory": result.get("memory"),
             "database_bytes": result.get("database_bytes"),
         }
-        engine = str(result.get("engine", POSTGRESQL))
         return Parsed(
             engine=engine,
             version=str(settings.get("server_version", "")).partition(" ")[0],
@@ -145,7 +153,7 @@ class Tpcc(Workload):
             nodes=1,
             processes=self.options.users,
             failure=failure,
-            notes=(Note("tpc-derived", NOT_AUDITED), engine_note(engine, settings)),
+            notes=tuple(notes),
             facts=facts,
         )
 
@@ -173,6 +181,11 @@ class Tpcc(Workload):
             )
         if case.cache == "bypass":
             return "a database reads and writes through the page cache: say cache: cold or warm"
+        if case.cache == "warm" and self.options.memory is not None:
+            return (
+                "memory: pages that are warm before the users work are not charged to them: say "
+                "cache: cold"
+            )
         return ""
 
     def unsupported(self, case: Case, access: str, engine: Engine) -> str:
@@ -183,6 +196,8 @@ class Tpcc(Workload):
             return f"{'SQLite' if embedded else 'PostgreSQL'} works on paths, not on {access}"
         if reason := self.options.foreign(engine.name):
             return reason
+        if self.options.memory is not None and (reason := memory.refusal()):
+            return f"memory: {self.options.memory}: {reason}"
         if os.geteuid() == 0 and not embedded:
             try:
                 account.choose().words("KILL")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from fsmatrix.backends.allowed import Form, one_of
 from fsmatrix.results.units import Duration, PositiveSize
@@ -14,6 +14,7 @@ from fsmatrix.suite.workloads.base import WorkloadOptions
 
 PAGE = 8192  # bytes of PostgreSQL's block, fixed when it is built
 LEAST_BUFFERS = 16 * PAGE
+LEAST_MEMORY = 16 << 20  # bytes beside the buffers: with less no server starts
 PAGES = tuple(1 << n for n in range(9, 17))  # bytes of SQLite's
 STUDY_PAGE = 4096
 
@@ -101,6 +102,11 @@ class TpccOptions(WorkloadOptions):
         default=8 << 20,
         description="the database's own buffers (the flash study: 8 MiB); with SQLite each user's",
     )
+    memory: PositiveSize | None = Field(
+        default=None,
+        description="bytes that the server and its users share while they work, page cache "
+        "included, by a cgroup; the machine's if absent",
+    )
     isolation: Literal["read committed", "repeatable read", "serializable"] = Field(
         default="read committed",
         description="of transactions; what fails by it is tried again.  SQLite's are serializable",
@@ -146,6 +152,15 @@ class TpccOptions(WorkloadOptions):
                 f"{value} bytes: whole blocks of {PAGE} bytes, at least {LEAST_BUFFERS} bytes"
             )
         return value
+
+    @model_validator(mode="after")
+    def _memory(self) -> TpccOptions:
+        if self.memory is not None and self.memory < LEAST_MEMORY + self.shared_buffers:
+            raise ValueError(
+                f"memory of {self.memory} bytes: at least {LEAST_MEMORY} bytes more than "
+                f"shared_buffers, {LEAST_MEMORY + self.shared_buffers} bytes"
+            )
+        return self
 
     @field_validator("page_size")
     @classmethod

@@ -20,6 +20,7 @@ SHARE = 2 / 3  # of the measured time, its middle: where devices and CPUs are lo
 OBSERVED = "observed"  # the fact that campaign files take as columns (campaign/observed.py)
 # settings of SQLite and of PostgreSQL by which a commit returns before its log is on the device
 RETURNS_BEFORE = {"synchronous": "normal", "synchronous_commit": "off"}
+MIB = 1 << 20
 CPU_TIMES = ("busy", "idle", "iowait", "steal")
 REQUESTS = (
     *("device_reads", "device_writes", "device_read_seconds", "device_write_seconds"),
@@ -49,6 +50,20 @@ def engine_note(engine: str, settings: Mapping[str, str]) -> Note:
         "embedded-database",
         f"SQLite with pages of {size} bytes, journal_mode {mode}, synchronous {sync}: no server, a "
         "process and a cache for each user",
+    )
+
+
+def memory_note(result: Mapping[str, Any]) -> Note | None:
+    """What a limit of memory did; None without one."""
+    use = result.get("memory")
+    if not isinstance(use, Mapping):
+        return None
+    peak = f"{use['peak'] / MIB:.4g}" if use["peak"] is not None else "unknown"
+    return Note(
+        "memory-limit",
+        f"the database had {use['limit'] / MIB:.4g} MiB of memory, page cache included (cgroup "
+        f"v{use['version']}): peak {peak} MiB, limit reached {use['reached']} times, "
+        f"{use['oom_kills']} processes killed",
     )
 
 

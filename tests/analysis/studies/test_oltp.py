@@ -13,10 +13,15 @@ from fsmatrix import analysis
 from fsmatrix.analysis.catalogue import STUDIES, possible
 from fsmatrix.analysis.comparison.compare import compare
 from fsmatrix.analysis.data.load import rows
+from fsmatrix.analysis.data.summary import summarise
+from fsmatrix.analysis.draw.charts import charts
+from fsmatrix.analysis.report.pivot import cell_table
+from fsmatrix.analysis.report.report import render
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.studies.claims import files as claims_files
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.analysis.studies.oltp import NOT_AUDITED, oltp
+from fsmatrix.analysis.units import MISSING
 from fsmatrix.results import histogram
 from fsmatrix.results.record import Latency, Phase
 from tests.analysis import campaigns
@@ -98,6 +103,37 @@ def test_the_report_has_a_section_of_it(store: Path) -> None:
     assert {"oltp", "cpu"} <= set(possible(rows(ds), STUDIES))
     published = rows(analysis.open("published:cern-ior-dfs-peaks"))
     assert "oltp" not in possible(published, STUDIES)
+
+
+def test_the_report_calls_them_transactions_and_never_iops(store: Path) -> None:
+    text = render(analysis.open(str(store)))
+    page = re.sub(r"<script.*?</script>|src=\"data:[^\"]*\"", "", text, flags=re.DOTALL)
+    assert not re.findall(r".*IOPS.*|.*Operations per second.*", page)
+    words = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+    assert "Transactions of all types in tpm" in words
+    assert "Transactions of all types: ext2 against nilfs2" in words
+    assert "cell ext2, tpm nilfs2, tpm" in words
+    assert "Transactions of all types: coefficient of variation" in words
+    assert "transactions, tpm" in words  # of all cells
+    drawn = next(c for c in charts(summarise(analysis.open(str(store)))) if c.metric == "iops")
+    assert drawn.title == "Transactions of all types"
+    assert sorted(round(bar["y"][0], -1) for bar in drawn.data) == [600, 3000]
+
+
+def test_operations_of_other_phases_beside_them_stay_operations(tmp_path: Path) -> None:
+    other = campaigns.phase("seq-write", 1e8, 1 << 20, 1, np.random.default_rng(1))
+    works = {"tpcc": phase(10.0), "pattern": other}
+    records = [
+        campaigns.record("ext2", workload=name, phases=(of,), coordinates={})
+        for name, of in works.items()
+    ]
+    ds = analysis.open(str(campaigns.write(tmp_path / "campaign.h5", records)))
+    _, titles, found = cell_table(summarise(ds))
+    assert {"transactions, tpm", "IOPS, IOPS"} <= set(titles)
+    columns = [titles.index("transactions, tpm"), titles.index("IOPS, IOPS")]
+    shown = {row.cell.levels["workload"]: [row.medians[i][0] for i in columns] for row in found}
+    assert shown["tpcc"] == ["6000", MISSING]
+    assert shown["pattern"][0] == MISSING != shown["pattern"][1]
 
 
 def test_two_engines_are_never_compared_silently(tmp_path: Path) -> None:

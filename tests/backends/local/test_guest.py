@@ -37,6 +37,8 @@ finally:
 MIB = 1 << 20
 MODULES = ("nilfs2", "f2fs", "ceph")  # ext4 is there anyway and does ext2 too
 LOCAL = ("ext2", "f2fs", "nilfs2")
+CLEANED = "nilfs2+gc"
+GREEDY = {"protection_period": 0, "segments": 8, "interval": 1}
 KERNEL_CLIENT = "cephfs-kernel"
 DEADLINE = 600.0  # seconds; a generous bound: about 90 on a quiet machine
 BYTES = 2 * MIB
@@ -93,6 +95,7 @@ def told(guest: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]
     image = {"size": 160 * MIB}  # mkfs.nilfs2 takes no smaller ones than about 128 MiB
     targets: dict[str, dict[str, Any]] = {"nilfs2": {"device": "/dev/vdb"}, "f2fs": image}
     lives: dict[str, dict[str, Any]] = dict.fromkeys(LOCAL, image)
+    lives[CLEANED] = {**image, "cleaner": GREEDY}
     with ExitStack() as stack:
         before = stack.enter_context(namespace.network())
         if not reason:
@@ -196,6 +199,15 @@ def verified(out: Path, targets: set[str]) -> list[RunRecord]:
 
 def test_nilfs2_is_mounted_without_its_cleaner(told: Told) -> None:
     assert told.lives["nilfs2"]["cleaners"] == 0
+
+
+def test_nilfs2_s_cleaner_gives_space_back_and_ends(told: Told) -> None:
+    life = told.lives[CLEANED]
+    assert (life["cleaners"], life["cleaners_left"]) == (1, 0)
+    assert life["reclaimed"] is True
+    assert life["gc"] == "protection=0,segments=8,interval=1"
+    assert life["read"] == {"bytes": LIFE, "errors": 0}, "what is in use stays"
+    assert (life["health"], life["left"], life["pending"]) == ([], [], 0)
 
 
 def test_guest_that_does_not_end_is_ended(guest: Any, tmp_path: Path) -> None:

@@ -74,6 +74,32 @@ def is_clean(out: Path, device: str) -> bool:
 
 
 @pytest.mark.parametrize(
+    ("work", "wrong"),
+    [
+        pytest.param(
+            PLAYER | {"options": "chunk: 2KiB, bytes_per_process: 2MiB"},
+            "chunk is 2048",
+            id="chunk",
+        ),
+        pytest.param(
+            FIO | {"options": "bssplit: 4k/50:512/50, size: 2MiB"}, "bssplit 512 is 512", id="split"
+        ),
+    ],
+)
+def test_sizes_that_are_no_blocks_of_the_device_are_refused(
+    work: dict[str, str], wrong: str, tmp_path: Path
+) -> None:
+    image = tmp_path / "disk"
+    with attached(image, "--sector-size", "4096", "--direct-io=on") as device:
+        refused = fsmatrix("plan", write(tmp_path, device, work, "cold"))
+    assert refused.returncode == 2
+    said = " ".join((refused.stdout + refused.stderr).split())
+    assert f"{wrong}, and must be a multiple" in said
+    assert "target dev: its device works in blocks of 4096 bytes" in said
+    assert "bare.yaml:" in said
+
+
+@pytest.mark.parametrize(
     ("work", "cache"),
     [
         pytest.param(PLAYER, "bypass", id="player"),

@@ -12,6 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
+from fsmatrix.backends.system import memory
 from fsmatrix.results import histogram
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.files.campaign import observed
@@ -51,6 +52,8 @@ def case_of(cache: str = "cold", **geometry: int) -> Case:
         ({"settings": {"work_mem": [1]}}, "settings.work_mem"),
         ({"shared_buffers": "8KiB"}, "at least 131072 bytes"),
         ({"shared_buffers": 1000001}, "whole blocks of 8192 bytes"),
+        ({"memory": "16MiB"}, "at least 16777216 bytes more than shared_buffers, 25165824 bytes"),
+        ({"memory": "much"}, "memory"),
         ({"warehouses": 0}, "greater than or equal to 1"),
         ({"warehouses": True}, "valid integer"),
         ({"virtual_users": 1001}, "less than or equal to 1000"),
@@ -203,6 +206,22 @@ def outputs(told: Any = TOLD, says: str = "") -> list[Output]:
         Output(name, "n1", 0, files={RESULT: json.dumps(value)}, clock_correction=0.5)
         for name, value in answers.items()
     ]
+
+
+def test_a_limit_of_memory_is_of_the_users_step_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    tpcc = workload(memory="512MiB")
+    tasks = []
+    for step in tpcc.steps(case_of(), ACCESS, ENGINE):
+        assert isinstance(step.what, Argv)
+        tasks.append(json.loads(step.what.files[TASK]))
+    assert [task["memory"] for task in tasks] == [0, 512 << 20, 0]
+    assert tasks[1]["journal"] == "{journal}"
+    assert "not charged to them" in tpcc.refusal(case_of("warm"))
+    assert tpcc.refusal(case_of("cold")) == ""
+    monkeypatch.setattr(memory, "refusal", lambda: "no cgroup hierarchy here")
+    refused = tpcc.unsupported(case_of(), "path", SQLITE)
+    assert refused == "memory: 536870912: no cgroup hierarchy here"
+    assert workload().unsupported(case_of(), "path", SQLITE) == ""
 
 
 def test_what_outputs_become() -> None:

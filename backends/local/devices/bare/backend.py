@@ -76,6 +76,17 @@ class Device(Backend):
         except BackendError as error:
             return str(error)
 
+    def block(self) -> int:
+        """The device's logical block: what direct I/O needs; through the page cache any size."""
+        if self._chosen.buffered or self._chosen.emulated:
+            return 1  # an emulated one has 512 bytes, as all direct I/O needs
+        try:
+            with claims.opened(self._chosen.device) as handle:
+                facts = devices.device_facts(claims.disk(handle).number)
+        except BackendError:  # `refusal` says so of a target that takes part
+            return 1
+        return int(facts.get("logical_block_size", 1))
+
     def attributes(self) -> dict[str, Any]:
         """Its class, if that is emulated; of a real one the campaign may tell it."""
         return {CLASS: "emulated"} if self._chosen.emulated else {}
