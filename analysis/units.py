@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -67,6 +67,24 @@ def own_metric(engine: str, phase: str) -> str:
     return "iops" if metadata else "bandwidth"
 
 
+# what one operation is where it is no call of an I/O benchmark: by phase, by engine
+COUNTED_BY_PHASE = {"transactions": "transactions"}
+COUNTED_BY_ENGINE = {"root": "events", "uproot": "events"}
+
+
+def counted(cells: Iterable[Mapping[str, Level]]) -> str:
+    """What the operations of cells with these levels (engine, phase) are: "transactions", "events".
+
+    Empty for I/O operations, and where the cells differ: then only "operations" is true of all.
+    """
+    kinds = {
+        COUNTED_BY_PHASE.get(str(levels.get("phase", "")))
+        or COUNTED_BY_ENGINE.get(str(levels.get("engine", "")), "")
+        for levels in cells
+    }
+    return kinds.pop() if len(kinds) == 1 else ""
+
+
 FACTOR_TITLES = {"ssds_per_hba": "SSDs per HBA"}
 SHORT_TITLES = {
     "bandwidth": "bandwidth",
@@ -108,8 +126,27 @@ UNITS: dict[Quantity, tuple[tuple[float, Unit], ...]] = {
 }
 
 
-def fitting(quantity: Quantity, values: Iterable[float]) -> Unit:
-    """The unit that fits the geometric mean of the positive, finite values (SI)."""
+def short_title(metric: str, operations: str = "") -> str:
+    """A metric's title for tabs and columns; `operations` as `counted` says."""
+    return f"{operations} per second" if metric == "iops" and operations else SHORT_TITLES[metric]
+
+
+def title_with_unit(title: str, unit: Unit) -> str:
+    """A column's title with its unit, which is not repeated: "mean latency, ms", "IOPS"."""
+    return (
+        title
+        if unit.label in (title, title.replace(" per second", "/s"))
+        else f"{title}, {unit.label}"
+    )
+
+
+def fitting(quantity: Quantity, values: Iterable[float], operations: str = "") -> Unit:
+    """The unit that fits the geometric mean of the positive, finite values (SI).
+
+    `operations`: what a rate counts where that is no I/O operation (`counted`); its unit says so.
+    """
+    if quantity == "rate" and operations:
+        return Unit(f"{operations}/s", 1.0)
     logs = [math.log(v) for v in values if math.isfinite(v) and v > 0]
     typical = math.exp(sum(logs) / len(logs)) if logs else 0.0
     choices = UNITS[quantity]

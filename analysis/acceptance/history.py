@@ -111,7 +111,7 @@ def history(
         for (line, old, new), verdict in zip(pairs, judged, strict=True):
             steps[line].append(CampaignStep(against, old, new, verdict))
     if options.unit is None:
-        shown = units.fitting(kind.quantity, [float(np.median(of.values))])
+        shown = units.fitting(kind.quantity, [float(np.median(of.values))], of.operations)
     facts = facts_of(of, names)
     varying = varying_names([cell.levels for cell in cells])
     return History(

@@ -202,7 +202,7 @@ def _unit(
     if name is not None:
         return matrices.unit_of(ds, kind.name, name)
     values = np.concatenate([of.values[where] for m in matches for where in (m.a, m.b)])
-    return units.fitting(kind.quantity, [float(np.median(values))])
+    return units.fitting(kind.quantity, [float(np.median(values))], of.operations)
 
 
 def metric_of(ds: xr.Dataset, name: str) -> Metric:

@@ -19,7 +19,7 @@ from fsmatrix.analysis.data.factors import Mask
 from fsmatrix.analysis.data.load import Rows, join, rows, runs_of
 from fsmatrix.analysis.data.matrices import references
 from fsmatrix.analysis.data.unmeasured import why_no_value
-from fsmatrix.analysis.units import METRICS, OWN, Level, level_text, own_metric, written
+from fsmatrix.analysis.units import METRICS, OWN, Level, counted, level_text, own_metric, written
 
 CAMPAIGN = "campaign"  # the factor that tells files apart
 NOTABLE = ("warning", "invalid")  # severities of findings that raise a doubt
@@ -75,6 +75,15 @@ class Table:
     failed: Mapping[str, int]  # side -> runs
     invalid: Mapping[str, int]
     valueless: Mapping[str, str]  # side without a row that counts -> why
+
+    @functools.cached_property
+    def operations(self) -> str:
+        """What the operations of these rows are (units.counted)."""
+        data = rows(self.ds)
+        columns = [(n, data[n][self.index]) for n in ("engine", "phase") if n in data.columns]
+        different = {tuple(levels) for levels in zip(*(c for _, c in columns), strict=True)}
+        names = [name for name, _ in columns]
+        return counted(dict(zip(names, levels, strict=True)) for levels in different)
 
     @functools.cached_property
     def notable(self) -> Mapping[int, set[str]]:

@@ -124,7 +124,8 @@ class Study:
     def fitting(self, unit: Unit | None = None) -> Unit:
         """`unit`, or the one that fits the medians."""
         values = [cell.median.median for cell in self.valued]
-        return unit or units.fitting(self.metric.quantity, values)
+        operations = units.counted(cell.cell.levels for cell in self.valued)
+        return unit or units.fitting(self.metric.quantity, values, operations)
 
     def named(self, cell: Values) -> str:
         """A cell in words: its levels of all that varies."""

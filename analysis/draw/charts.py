@@ -70,7 +70,11 @@ def _of_group(summary: Summary, group: CellGroup, metric: Metric) -> Iterator[Ch
     valued = [cell for cell in group.cells if cell.metrics[metric.name].runs]
     if not valued:
         return
-    unit = units.fitting(metric.quantity, [c.metrics[metric.name].median for c in valued])
+    unit = units.fitting(
+        metric.quantity,
+        [c.metrics[metric.name].median for c in valued],
+        units.counted(c.levels for c in valued),
+    )
     layout = group.layout
     columns, rows = _keys(group, valued, layout.columns), _keys(group, valued, layout.rows)
     pages = [

@@ -22,7 +22,7 @@ from fsmatrix.analysis.lessons.words import (
     plural,
 )
 from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
-from fsmatrix.analysis.units import METRICS, factor_title, labelled
+from fsmatrix.analysis.units import METRICS, counted, factor_title, labelled
 
 MOST_SHOWN = 5  # targets of a ranking in its sentence; all of them are in its cells
 NOTHING = of_independent([])
@@ -70,7 +70,8 @@ def _apart(cell: Values, several: set[str]) -> Key:
 def shown(order: Sequence[Values]) -> list[str]:
     """Each target of a ranking with its median."""
     metric = METRICS[cell_metric(order[0])]
-    return [f"{cell.cell.target} {measured(_own(cell), metric)}" for cell in order]
+    operations = counted(cell.cell.levels for cell in order)
+    return [f"{cell.cell.target} {measured(_own(cell), metric, operations)}" for cell in order]
 
 
 def _lesson(of: Study, key: Key, order: Sequence[Values], why: str) -> Lesson:

@@ -127,11 +127,11 @@ def rate_text(rate: float) -> str:
     return min(shown, key=len, default=f"{rate:g} B/s")
 
 
-def measured(median: Median, metric: Metric) -> str:
+def measured(median: Median, metric: Metric, operations: str = "") -> str:
     """A median with what is known of it: "540 MiB/s [530, 550]"."""
     if median.kind == "none":
         return "no value"
-    unit = units.fitting(metric.quantity, [median.median])
+    unit = units.fitting(metric.quantity, [median.median], operations)
     middle, low, high = (units.text(x, unit) for x in (median.median, median.low, median.high))
     if median.runs == 1:
         return f"{middle} {unit.label} (one value)"

@@ -225,7 +225,7 @@ def spread(
     shown = matrices.unit_of(ds, metric, unit.label if unit else None)
     of = table(ds, metric, ("target",), where)
     if unit is None and kind is not None:
-        shown = units.fitting(kind.quantity, [float(np.median(of.values))])
+        shown = units.fitting(kind.quantity, [float(np.median(of.values))], of.operations)
     axes = {"target": of.sides, **of.factors}
     groups = members(combined([axis.codes for axis in axes.values()], of.values.size)[1])
     rows = [

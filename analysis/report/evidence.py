@@ -87,7 +87,11 @@ def _drawing(cell: Standing, colours: Mapping[str, str]) -> Markup:
     every = [float(v) for values in cell.values for v in values.values]
     if not every:
         return Markup("")
-    unit = units.fitting(cell.metric.quantity, [value.median.median for value in cell.values])
+    unit = units.fitting(
+        cell.metric.quantity,
+        [value.median.median for value in cell.values],
+        units.counted(value.cell.levels for value in cell.values),
+    )
     scale = _Scale.of(every)
     height = TOP + ROW * len(cell.values) + 20
     parts = [_row(i, values, scale, unit, colours) for i, values in enumerate(cell.values)]

@@ -82,7 +82,11 @@ def pivots(summary: Summary) -> list[Pivot]:
 
 def _part(group: CellGroup, targets: Sequence[str], metric: Metric) -> PivotPart:
     factors = (*group.layout.factors, *(() if targets else ("target",)))
-    unit = units.fitting(metric.quantity, [c.metrics[metric.name].median for c in group.cells])
+    unit = units.fitting(
+        metric.quantity,
+        [c.metrics[metric.name].median for c in group.cells],
+        units.counted(c.levels for c in group.cells),
+    )
     lines: dict[tuple[Level, ...], dict[str, Cell]] = {}
     for cell in sorted(group.cells, key=lambda cell: sort_key(cell, factors)):
         key = tuple(_same(cell.levels[name]) for name in factors)
@@ -167,10 +171,11 @@ class CellRow:
 def cell_table(summary: Summary) -> tuple[list[str], list[str], list[CellRow]]:
     """(titles of the factors, titles of the metrics, rows): medians alone, in fitting units."""
     chosen = {}
+    operations = units.counted(cell.levels for cell in summary.cells)
     for metric in METRICS.values():
         values = [cell.metrics[metric.name].median for cell in summary.cells]
         if any(value == value for value in values):
-            chosen[metric.name] = units.fitting(metric.quantity, values)
+            chosen[metric.name] = units.fitting(metric.quantity, values, operations)
     rows = [
         CellRow(
             cell,
@@ -179,7 +184,10 @@ def cell_table(summary: Summary) -> tuple[list[str], list[str], list[CellRow]]:
         )
         for cell in summary.cells
     ]
-    titles = [f"{units.SHORT_TITLES[name]}, {unit.label}" for name, unit in chosen.items()]
+    titles = [
+        units.title_with_unit(units.short_title(name, operations), unit)
+        for name, unit in chosen.items()
+    ]
     return [summary.cluster.title(name) for name in summary.varying], titles, rows
 
 

@@ -32,7 +32,7 @@ from fsmatrix.analysis.report.first import first_screen
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.studies.claims import files as claims_files
 from fsmatrix.analysis.studies.claims.study import StudyFile
-from fsmatrix.analysis.units import METRICS, SHORT_TITLES
+from fsmatrix.analysis.units import METRICS, counted, short_title
 
 MOST_FAILED = 100  # cases in the table; more are counted
 TEMPLATE = "report.html.j2"
@@ -105,7 +105,7 @@ def context(
         "cell_metrics": metrics,
         "cell_rows": cells,
         "kinds": {m.kind for cell in summary.cells for m in cell.metrics.values()},
-        "sections": _sections(charts(summary)),
+        "sections": _sections(charts(summary), counted(cell.levels for cell in summary.cells)),
         "first": first_screen(ds, summary, lessons, colours(summary), place),
         "analyses": sections.sections(
             ds, summary, None if isinstance(lessons, str) else lessons, list(judged.values())
@@ -163,12 +163,12 @@ def _plotly() -> Markup:
     return Markup(get_plotlyjs())  # the library's own file, no text of a campaign
 
 
-def _sections(charts: list[Chart]) -> list[dict[str, Any]]:
-    """Charts by metric."""
+def _sections(charts: list[Chart], operations: str) -> list[dict[str, Any]]:
+    """Charts by metric; `operations`: what a rate counts (units.counted)."""
     return [
         {
             "metric": metric,
-            "short": SHORT_TITLES[metric.name],
+            "short": short_title(metric.name, operations),
             "charts": [
                 {
                     "conditions": chart.conditions,

@@ -13,6 +13,11 @@ from fsmatrix import analysis
 from fsmatrix.analysis.catalogue import STUDIES, possible
 from fsmatrix.analysis.comparison.compare import compare
 from fsmatrix.analysis.data.load import rows
+from fsmatrix.analysis.data.study import study
+from fsmatrix.analysis.data.summary import summarise
+from fsmatrix.analysis.questions.variability import spread
+from fsmatrix.analysis.report.pivot import cell_table, pivots
+from fsmatrix.analysis.report.report import render
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.studies.claims import files as claims_files
 from fsmatrix.analysis.studies.claims.claims import claims
@@ -145,3 +150,17 @@ def test_claims_of_the_study_are_judged_on_such_runs(store: Path) -> None:
     assert found["log-structured-iops"] == "holds"
     assert found["service-time"] == "holds"
     assert found["memory-1g"] == "cannot be tested"
+
+
+def test_transactions_are_not_called_iops(store: Path) -> None:
+    ds = analysis.open(str(store))
+    assert compare(ds, "ext2", "nilfs2", "iops").unit.label == "transactions/s"
+    unit = next(p for p in pivots(summarise(ds)) if p.metric == "iops").parts[0].unit
+    assert unit == "transactions/s"
+    assert cell_table(summarise(ds))[1][0] == "transactions per second"
+    assert study(ds, "iops").fitting().label == "transactions/s"
+    assert spread(ds, "iops").unit.label == "transactions/s"
+    html = render(ds)
+    shown = re.sub(r"(?s)<script.*?</script>|<style.*?</style>", "", html)
+    assert "transactions/s" in shown
+    assert not re.search(r"\d[\d.]* k?IOPS|>IOPS<", shown)
