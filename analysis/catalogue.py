@@ -16,6 +16,7 @@ import numpy as np
 from fsmatrix.analysis.data.load import Rows
 from fsmatrix.analysis.data.roles import ROLES
 from fsmatrix.analysis.studies import flash, pagecache
+from fsmatrix.analysis.units import OWN
 from fsmatrix.results.registry import Registry
 
 if TYPE_CHECKING:
@@ -88,14 +89,14 @@ STUDIES: dict[str, Analysis] = {
 }  # fmt: skip
 VARIATION: dict[str, Analysis] = {
     "effects": Analysis(
-        "What the factors do", "questions.effects:effects", {}, {"metric": "bandwidth"}
+        "What the factors do", "questions.effects:effects", {}, {"metric": OWN}
     ),
     "variability": Analysis(
-        "How runs vary", "questions.variability:spread", {}, {"metric": "bandwidth"}
+        "How runs vary", "questions.variability:spread", {}, {"metric": OWN}
     ),
     "repetitions": Analysis(
         "How many attachments a narrow interval takes", "questions.variability:spread", {},
-        {"metric": "bandwidth", "question": "repetitions"}, drawn=False,
+        {"metric": OWN, "question": "repetitions"}, drawn=False,
     ),
 }  # fmt: skip
 FAIRNESS: dict[str, Analysis] = {

@@ -15,11 +15,12 @@ from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.factors import members
+from fsmatrix.analysis.data.unmeasured import metric_for
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Median, of_runs
 from fsmatrix.analysis.stats.estimates.variability import Variability, variability
 from fsmatrix.analysis.stats.repetitions import MOST, Repetitions, for_width
-from fsmatrix.analysis.units import Unit, brief
+from fsmatrix.analysis.units import OWN, Unit, brief
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -211,16 +212,20 @@ class Spreads:
 
 def spread(
     ds: xr.Dataset,
-    metric: str,
+    metric: str = OWN,
     question: str = "variability",
     *,
     half_width: float = HALF_WIDTH,
     unit: Unit | None = None,
     where: Levels | None = None,
 ) -> Spreads:
-    """Variability and planning of every cell; ValueError without a run that counts."""
+    """Variability and planning of every cell; ValueError without a run that counts.
+
+    `metric`: a name; OWN: bandwidth, or iops where no run has bytes.
+    """
     if not 0 < half_width < 1:
         raise ValueError(f"the half width must be a share such as 0.05, not {half_width}")
+    metric = metric_for(ds, metric)
     kind = units.METRICS.get(metric)
     shown = matrices.unit_of(ds, metric, unit.label if unit else None)
     of = table(ds, metric, ("target",), where)

@@ -15,6 +15,7 @@ from fsmatrix.analysis.comparison.compare import compare
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.study import study
 from fsmatrix.analysis.data.summary import summarise
+from fsmatrix.analysis.questions.effects import effects
 from fsmatrix.analysis.questions.variability import spread
 from fsmatrix.analysis.report.pivot import cell_table, pivots
 from fsmatrix.analysis.report.report import render
@@ -164,3 +165,11 @@ def test_transactions_are_not_called_iops(store: Path) -> None:
     shown = re.sub(r"(?s)<script.*?</script>|<style.*?</style>", "", html)
     assert "transactions/s" in shown
     assert not re.search(r"\d[\d.]* k?IOPS|>IOPS<", shown)
+
+
+def test_variation_is_told_of_transactions_too(store: Path) -> None:
+    ds = analysis.open(str(store))
+    assert spread(ds).metric == spread(ds, question="repetitions").metric == "iops"
+    assert effects(ds).study.metric.name == "iops"
+    html = render(ds)
+    assert "no run gave any bandwidth" not in html
