@@ -190,3 +190,27 @@ def test_info_refuses_what_is_no_trace(trace: Path, monkeypatch: Patch, capsys: 
     assert call(monkeypatch, "trace", "info", trace, "-o", "out.gif") == 2
     assert "must end in" in capsys.readouterr().err
     assert not picture.exists()
+
+
+@pytest.mark.parametrize("command", ["capture", "import", "anonymise", "generate"])
+def test_no_file_but_a_trace_is_replaced(
+    tmp_path: Path, command: str, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, source, trace = (tmp_path / name for name in ("thesis.txt", "load.txt", "t.h5"))
+    mine.write_text("of somebody")
+    source.write_text('Mkdir "/d" NT_STATUS_OK\n')
+    assert call(monkeypatch, "trace", "import", source, "-o", trace) == 0
+    words = {
+        "capture": ["--", "touch", tmp_path / "ran"],
+        "import": [source],
+        "anonymise": [trace],
+        "generate": ["uniform-random", "--scale", "0.0001"],
+    }[command]
+    capsys.readouterr()
+    assert call(monkeypatch, "trace", command, "-o", mine, *words) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "is there already and is no trace" in message
+    assert mine.read_text() == "of somebody"
+    assert not (tmp_path / "ran").exists()
+    if command == "import":  # a trace is replaced by a newer one
+        assert call(monkeypatch, "trace", command, "-o", trace, *words) == 0
