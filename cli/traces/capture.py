@@ -127,9 +127,14 @@ def summary(path: Path) -> dict[str, Any]:
 
 def _say(facts: dict[str, Any]) -> None:
     """On standard error: standard output is the command's."""
+    from fsmatrix.results.units import plural
+
     console = terminal.console(stderr=True)
-    text = f"{facts['file']}: {facts['operations']} operations on {facts['files']} files"
-    terminal.line(console, f"{text} by {facts['threads']} threads")
+    names = plural(facts["files"], "name")
+    text = f"{facts['file']}: {plural(facts['operations'], 'operation')} on {names}"
+    terminal.line(console, f"{text} by {plural(facts['threads'], 'thread')}")
+    if not facts["operations"]:
+        terminal.line(console, "nothing was done below the root: is --root the folder it works in?")
     for title, counts in (("kinds", facts["kinds"]), ("not in the trace", facts["unseen"])):
         ordered = sorted(counts.items(), key=lambda pair: -pair[1])
         listed = ", ".join(f"{count} x {what}" for what, count in ordered)

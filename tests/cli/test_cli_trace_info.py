@@ -14,6 +14,7 @@ from matplotlib.image import imread
 
 from fsmatrix.analysis.traces.shown import TraceShown
 from fsmatrix.backends.player.ops import Kind
+from fsmatrix.cli.traces import capture
 from fsmatrix.results.evidence import stored
 from fsmatrix.results.evidence.trace import TraceStatistics
 from fsmatrix.traces.copying import copy
@@ -214,3 +215,12 @@ def test_no_file_but_a_trace_is_replaced(
     assert not (tmp_path / "ran").exists()
     if command == "import":  # a trace is replaced by a newer one
         assert call(monkeypatch, "trace", command, "-o", trace, *words) == 0
+
+
+def test_an_empty_capture_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = {"file": "t.h5", "operations": 0, "files": 1, "threads": 1, "kinds": {}, "unseen": {}}
+    capture._say(facts)
+    text = " ".join(capsys.readouterr().err.split())
+    assert text.startswith("t.h5: 0 operations on 1 name by 1 thread nothing was done below the")
+    capture._say({**facts, "operations": 1})
+    assert "nothing was done" not in capsys.readouterr().err
