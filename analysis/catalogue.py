@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from fsmatrix.analysis.data.load import Rows
 from fsmatrix.analysis.data.roles import ROLES
 from fsmatrix.analysis.studies import flash, pagecache
+from fsmatrix.analysis.units import OWN
 from fsmatrix.results.registry import Registry
 
 if TYPE_CHECKING:
@@ -38,16 +39,6 @@ class Analysis:
     drawn: bool = True  # whether the report draws it too (models take seconds a page)
     command: str = ""  # of fsmatrix, if it is not the name
     package: str = "fsmatrix.analysis"
-
-    def of(self, data: Rows) -> Analysis:
-        """It of operations where it is of bandwidth and no run moved counted bytes."""
-        if self.options.get("metric") != "bandwidth":
-            return self
-        moved, done = (
-            name in data.columns and bool((data[name].astype(np.float64) > 0).any())
-            for name in ("bandwidth", "iops")
-        )
-        return replace(self, options={**self.options, "metric": "iops"}) if done > moved else self
 
     def run(self, ds: xr.Dataset) -> Result:
         """The result; ValueError for what the data does not allow."""
@@ -98,14 +89,14 @@ STUDIES: dict[str, Analysis] = {
 }  # fmt: skip
 VARIATION: dict[str, Analysis] = {
     "effects": Analysis(
-        "What the factors do", "questions.effects:effects", {}, {"metric": "bandwidth"}
+        "What the factors do", "questions.effects:effects", {}, {"metric": OWN}
     ),
     "variability": Analysis(
-        "How runs vary", "questions.variability:variability", {}, {"metric": "bandwidth"}
+        "How runs vary", "questions.variability:variability", {}, {"metric": OWN}
     ),
     "repetitions": Analysis(
         "How many attachments a narrow interval takes", "questions.variability:variability", {},
-        {"metric": "bandwidth", "question": "repetitions"}, drawn=False,
+        {"metric": OWN, "question": "repetitions"}, drawn=False,
     ),
 }  # fmt: skip
 FAIRNESS: dict[str, Analysis] = {

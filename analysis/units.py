@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from fsmatrix.results.units import parse_size
 
-Quantity = Literal["bandwidth", "rate", "transactions", "time"]
+Quantity = Literal["bandwidth", "rate", "transactions", "events", "time"]
 Level = str | int | float
 LEAST_P = 1e-12  # below it a p says nothing more
 MISSING = "–"
@@ -41,19 +41,34 @@ METRICS: dict[str, Metric] = {
 }
 
 
-TRANSACTIONS = "transactions"  # the phase whose operations are a database's transactions
-TRANSACTION_RATE = Metric("iops", "Transactions of all types", "transactions", True)
+# what the operations are that no benchmark of I/O calls its own: of a phase, of an engine
+TRANSACTIONS = "transactions"
+EVENT_ENGINES = frozenset({"root", "uproot"})
+OPERATION_RATES: dict[str, Metric] = {
+    TRANSACTIONS: Metric("iops", "Transactions of all types", "transactions", True),
+    "events": Metric("iops", "Events per second", "events", True),
+}
 
 
-def metric_of(name: str, phases: Iterable[Level]) -> Metric:
-    """A metric as readers of these phases know it: operations of a database are transactions."""
-    only = set(phases) == {TRANSACTIONS}
-    return TRANSACTION_RATE if name == TRANSACTION_RATE.name and only else METRICS[name]
+def metric_of(name: str, cells: Iterable[Mapping[str, Level]]) -> Metric:
+    """A metric as readers of cells with these levels know it.
+
+    Operations of a database are transactions, those of an analysis of columns are events; where
+    the cells differ, only "operations" is true of all.
+    """
+    kinds = {_operations(levels) for levels in cells} if name == "iops" else set()
+    return OPERATION_RATES.get(kinds.pop(), METRICS[name]) if len(kinds) == 1 else METRICS[name]
+
+
+def _operations(levels: Mapping[str, Level]) -> str:
+    if levels.get("phase") == TRANSACTIONS:
+        return TRANSACTIONS
+    return "events" if levels.get("engine") in EVENT_ENGINES else ""
 
 
 def short_title(metric: Metric) -> str:
     """A metric in few words."""
-    return "transactions" if metric == TRANSACTION_RATE else SHORT_TITLES[metric.name]
+    return metric.quantity if metric.quantity in OPERATION_RATES else SHORT_TITLES[metric.name]
 
 
 def more_is_better(metric: str) -> bool:
@@ -117,6 +132,11 @@ UNITS: dict[Quantity, tuple[tuple[float, Unit], ...]] = {
         (0.0, Unit("IOPS", 1.0)),
     ),
     "transactions": ((0.0, Unit("tpm", 1 / 60)),),
+    "events": (
+        (1e6, Unit("M events/s", 1e6)),
+        (1e3, Unit("k events/s", 1e3)),
+        (0.0, Unit("events/s", 1.0)),
+    ),
     "time": (
         (1.0, Unit("s", 1.0)),
         (1e-3, Unit("ms", 1e-3)),

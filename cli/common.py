@@ -86,8 +86,12 @@ def request(
     blocks: str | None = None,
 ) -> Request:
     """The request that the options make."""
+    from fsmatrix.suite.campaign.campaign import SEEDS
     from fsmatrix.suite.plan.request import Request
 
+    if seed is not None and seed not in SEEDS:
+        allowed = f"must be from {SEEDS.start} to {SEEDS.stop - 1}"
+        raise refuse(Origin(f"--seed {seed}"), "", allowed)
     return Request(tuple(sets or ()), tuple(only or ()), _shard(shard), seed, _blocks(blocks))
 
 

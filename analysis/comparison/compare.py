@@ -206,12 +206,10 @@ def _unit(
 
 
 def _as_known(kind: Metric, of: Table, matches: Sequence[Match]) -> Metric:
-    """The metric as readers of these cells' phases know it."""
-    column = of.factors.get("phase")
-    if column is None or kind.name not in METRICS:
+    """The metric as readers of these cells know it."""
+    if kind.name not in METRICS:
         return kind
-    phases = (column.levels[column.codes[where[0]]] for m in matches for where in (m.a, m.b))
-    return units.metric_of(kind.name, phases)
+    return of.metric(kind.name, [where[0] for m in matches for where in (m.a, m.b)])
 
 
 def metric_of(ds: xr.Dataset, name: str) -> Metric:

@@ -19,7 +19,16 @@ from fsmatrix.analysis.data.factors import Mask
 from fsmatrix.analysis.data.load import Rows, join, rows, runs_of
 from fsmatrix.analysis.data.matrices import references
 from fsmatrix.analysis.data.unmeasured import why_no_value
-from fsmatrix.analysis.units import METRICS, OWN, Level, level_text, own_metric, written
+from fsmatrix.analysis.units import (
+    METRICS,
+    OWN,
+    Level,
+    Metric,
+    level_text,
+    metric_of,
+    own_metric,
+    written,
+)
 
 CAMPAIGN = "campaign"  # the factor that tells files apart
 NOTABLE = ("warning", "invalid")  # severities of findings that raise a doubt
@@ -75,6 +84,14 @@ class Table:
     failed: Mapping[str, int]  # side -> runs
     invalid: Mapping[str, int]
     valueless: Mapping[str, str]  # side without a row that counts -> why
+
+    def metric(self, name: str, places: Sequence[int] | None = None) -> Metric:
+        """A known metric as readers of these rows know it; `places`: in `values`, default all."""
+        data = rows(self.ds)
+        names = [name for name in ("engine", "phase") if name in data.columns]
+        index = self.index if places is None else self.index[np.asarray(places, dtype=np.int64)]
+        different = set(zip(*(data[name][index] for name in names), strict=True))
+        return metric_of(name, (dict(zip(names, levels, strict=True)) for levels in different))
 
     @functools.cached_property
     def notable(self) -> Mapping[int, set[str]]:

@@ -34,6 +34,7 @@ PAPER_UNITS: dict[units.Quantity, Unit] = {
     "bandwidth": Unit("Mb/s", 1e6 / 8),
     "rate": Unit("1/s", 1.0),
     "transactions": Unit("tpm", 1 / 60),
+    "events": Unit("events/s", 1.0),
     "time": Unit("ms", 1e-3),
 }
 

@@ -180,7 +180,7 @@ def study(
         raise ValueError(_nothing(ds, metric, values, chosen, where or {}))
     varying, confounded = _varying(chosen, summarised)
     return Study(
-        metric=metric_of(metric, (c.cell.levels.get("phase", "") for c in chosen if c.values.size)),
+        metric=metric_of(metric, (c.cell.levels for c in chosen if c.values.size)),
         cells=chosen,
         varying=varying,
         confounded=confounded,

@@ -14,6 +14,7 @@ from fsmatrix.analysis.data.columns import coded, combined
 from fsmatrix.analysis.data.doubts import audits_of
 from fsmatrix.analysis.data.factors import OF_PHASES, Mask
 from fsmatrix.analysis.data.load import rows, runs_of
+from fsmatrix.analysis.units import OWN
 from fsmatrix.results.units import plural
 
 MOST_CHARACTERS = 160  # of an error's text
@@ -72,3 +73,12 @@ def _errors(ds: xr.Dataset, failed: Mask) -> str:
     if len(text) > MOST_CHARACTERS:
         text = f"{text[:MOST_CHARACTERS].rstrip()} ..."
     return f" ({text})" if number == first.size else f" ({number} of them: {text})"
+
+
+def metric_for(ds: xr.Dataset, metric: str = OWN) -> str:
+    """`metric`; for OWN bandwidth, and where no run has any bytes (transactions, names), iops."""
+    if metric != OWN:
+        return metric
+    data = rows(ds)
+    some = [n for n in ("bandwidth", "iops") if np.isfinite(summary.values_of(data, n)).any()]
+    return some[0] if some else "bandwidth"

@@ -55,7 +55,7 @@ class CellGroup:
 
     def metric(self, name: str) -> Metric:
         """A metric as readers of these cells know it."""
-        return metric_of(name, (cell.levels.get("phase", "") for cell in self.cells))
+        return metric_of(name, (cell.levels for cell in self.cells))
 
 
 def groups(summary: Summary) -> list[CellGroup]:

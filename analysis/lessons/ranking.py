@@ -69,8 +69,7 @@ def _apart(cell: Values, several: set[str]) -> Key:
 
 def shown(order: Sequence[Values]) -> list[str]:
     """Each target of a ranking with its median."""
-    phases = (cell.cell.levels.get("phase", "") for cell in order)
-    metric = metric_of(cell_metric(order[0]), phases)
+    metric = metric_of(cell_metric(order[0]), (cell.cell.levels for cell in order))
     return [f"{cell.cell.target} {measured(_own(cell), metric)}" for cell in order]
 
 

@@ -15,10 +15,11 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis.data.study import Study, Values, study
+from fsmatrix.analysis.data.unmeasured import metric_for
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.testing import effects as split_plot
 from fsmatrix.analysis.stats.testing.tests import ALPHA
-from fsmatrix.analysis.units import Level, brief, p_text
+from fsmatrix.analysis.units import OWN, Level, brief, p_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,7 +171,7 @@ class Influences:
 
 def effects(
     ds: xr.Dataset,
-    metric: str,
+    metric: str = OWN,
     *,
     factors: Sequence[str] = (),
     order: int = 2,
@@ -178,13 +179,14 @@ def effects(
 ) -> Influences:
     """Effects of `factors` (roles or names; default: all that vary) and their interactions.
 
+    `metric`: a name; OWN: bandwidth, or iops where no run has bytes.
     `order`: of the largest interaction, 1 to 3.  ValueError for a factor that does not vary, an
     order that is not there, values that are not positive, and a design with more than
     MOST_COLUMNS columns.
     """
     if order not in ORDERS:
         raise ValueError(f"interactions of order {order}; there are {', '.join(map(str, ORDERS))}")
-    of = study(ds, metric, where)
+    of = study(ds, metric_for(ds, metric), where)
     unknown = [name for name in factors if name not in of.varying]
     if unknown:
         there = ", ".join(of.varying) or "none"

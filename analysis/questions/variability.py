@@ -15,12 +15,13 @@ from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.factors import members
+from fsmatrix.analysis.data.unmeasured import metric_for
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates import variability as estimates
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Median, of_runs
 from fsmatrix.analysis.stats.estimates.variability import Variability
 from fsmatrix.analysis.stats.repetitions import MOST, Repetitions, for_width
-from fsmatrix.analysis.units import Unit, brief
+from fsmatrix.analysis.units import OWN, Unit, brief
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -212,20 +213,23 @@ class Spreads:
 
 def variability(
     ds: xr.Dataset,
-    metric: str,
+    metric: str = OWN,
     question: str = "variability",
     *,
     half_width: float = HALF_WIDTH,
     unit: Unit | None = None,
     where: Levels | None = None,
 ) -> Spreads:
-    """Variability and planning of every cell; ValueError without a run that counts."""
+    """Variability and planning of every cell; ValueError without a run that counts.
+
+    `metric`: a name; OWN: bandwidth, or iops where no run has bytes.
+    """
     if not 0 < half_width < 1:
         raise ValueError(f"the half width must be a share such as 0.05, not {half_width}")
+    metric = metric_for(ds, metric)
     shown = matrices.unit_of(ds, metric, unit.label if unit else None)
     of = table(ds, metric, ("target",), where)
-    phases = of.factors["phase"].levels if "phase" in of.factors else ()
-    kind = units.metric_of(metric, phases) if metric in units.METRICS else None
+    kind = of.metric(metric) if metric in units.METRICS else None
     if unit is None and kind is not None:
         shown = units.fitting(kind.quantity, [float(np.median(of.values))])
     axes = {"target": of.sides, **of.factors}

@@ -68,7 +68,7 @@ class Pivot:
 def pivots(summary: Summary) -> list[Pivot]:
     """One table per metric that has values; no part without values.
 
-    Transactions of databases have one of their own.
+    Transactions of databases, and events of an analysis, have one of their own.
     """
     grouped = groups(summary)
     result = []
@@ -195,12 +195,17 @@ def cell_table(summary: Summary) -> tuple[list[str], list[str], list[CellRow]]:
         )
         for cell in summary.cells
     ]
-    titles = [f"{units.short_title(metric)}, {unit.label}" for metric, unit in chosen.items()]
+    titles = [_title(units.short_title(metric), unit) for metric, unit in chosen.items()]
     return [summary.cluster.title(name) for name in summary.varying], titles, rows
 
 
+def _title(title: str, unit: Unit) -> str:
+    """With the unit, which is not repeated: "mean latency, ms", "IOPS"."""
+    return title if unit.label == title else f"{title}, {unit.label}"
+
+
 def _metric(cell: Cell, name: str) -> Metric:
-    return metric_of(name, [cell.levels.get("phase", "")])
+    return metric_of(name, [cell.levels])
 
 
 def _sortable(value: float, unit: Unit) -> tuple[str, Level]:

@@ -32,12 +32,12 @@ from fsmatrix.analysis.report.first import first_screen
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.studies.claims import files as claims_files
 from fsmatrix.analysis.studies.claims.study import StudyFile
-from fsmatrix.analysis.units import METRICS, TRANSACTION_RATE, short_title
+from fsmatrix.analysis.units import METRICS, OPERATION_RATES, short_title
 
 MOST_FAILED = 100  # cases in the table; more are counted
 TEMPLATE = "report.html.j2"
-# the metrics, with transactions before all latencies
-ORDER = (METRICS["bandwidth"], METRICS["iops"], TRANSACTION_RATE, *list(METRICS.values())[2:])
+RATES = (METRICS["bandwidth"], METRICS["iops"], *OPERATION_RATES.values())
+ORDER = (*RATES, *(metric for metric in METRICS.values() if metric not in RATES))
 
 
 def write_report(
@@ -166,10 +166,10 @@ def _plotly() -> Markup:
 
 
 def _sections(charts: list[Chart]) -> list[dict[str, Any]]:
-    """Charts by metric; transactions of databases apart."""
+    """Charts by metric; rates of transactions and of events apart."""
     return [
         {
-            "id": metric.quantity if metric == TRANSACTION_RATE else metric.name,
+            "id": metric.quantity if metric in OPERATION_RATES.values() else metric.name,
             "metric": metric,
             "short": short_title(metric),
             "charts": [

@@ -211,8 +211,7 @@ def _pictured(result: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _of(ds: xr.Dataset, data: Rows, among: Mapping[str, Analysis], drawn: bool) -> Iterator[Block]:
     """What the campaign has the factors for; `drawn`: with its pictures (a panel per target)."""
-    for name, possible in catalogue.possible(data, among).items():
-        analysis = possible.of(data)
+    for name, analysis in catalogue.possible(data, among).items():
         step(f"report: {name}")
         try:
             result = analysis.run(ds)
@@ -221,8 +220,7 @@ def _of(ds: xr.Dataset, data: Rows, among: Mapping[str, Analysis], drawn: bool) 
             continue
         says, command = result.says, analysis.command or name
         more = [f"{len(says) - MOST_SENTENCES} more lines."] if len(says) > MOST_SENTENCES else []
-        metric = " --metric iops" if analysis != possible else ""
-        drawing = f"{command}{metric} FILE --out figure.pdf"
+        drawing = f"{command} FILE --out figure.pdf"
         if name not in catalogue.EVERY:  # another package's: it has no command
             drawing = "report FILE --figures DIR"
         draws = f"`fsmatrix {drawing}` draws it."

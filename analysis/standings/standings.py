@@ -174,7 +174,7 @@ def _standing(
     return Standing(
         levels=levels,
         named=", ".join(level_words(n, levels[n]) for n in several if levels[n] != ""),
-        metric=metric_of(min(metrics), (cell.cell.levels.get("phase", "") for cell in every)),
+        metric=metric_of(min(metrics), (cell.cell.levels for cell in every)),
         order=ordered(have, pairs),
         values=tuple(values),
         pairs=tuple(pairs),

@@ -45,7 +45,9 @@ class DirectoryOptions(BackendOptions):
     @field_validator("path")
     @classmethod
     def _path(cls, value: str) -> str:
-        if not _BEGIN.fullmatch(value) or "\0" in value:
+        if "\0" in value:
+            raise ValueError(f"path {value!r} must not hold a NUL character")
+        if not _BEGIN.fullmatch(value):
             raise ValueError(
                 f"path {value!r} must be absolute or begin with ~, $HOME or $TMPDIR; other "
                 "variables are not replaced"

@@ -10,6 +10,7 @@ import errno
 import mmap
 import os
 import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,6 +56,26 @@ def folder_refusal(folder: Path, size: int, direct: bool) -> str:
             f"has {format_size(free, 1)} free: choose another directory (-o)"
         )
     return ""
+
+
+def place_refusal(path: str, size: int) -> str:
+    """Why no image of `size` bytes can be at `path` that a campaign names (empty: it can).
+
+    A regular file of that very size may be this campaign's own image, after a crash: only its
+    journal can tell, when the image is made.
+    """
+    file = Path(path).expanduser()
+    try:
+        facts = file.lstat()
+    except FileNotFoundError:
+        if file.parent.is_dir():
+            return ""
+        return f"image {file}: the directory {file.parent} does not exist"
+    except OSError as error:
+        return f"image {file}: {error.strerror}"
+    if stat.S_ISREG(facts.st_mode) and facts.st_size == size:
+        return ""
+    return f"image {file} exists and was not made by this campaign: name a path that does not"
 
 
 def image_for(context: ProvisionContext, size: int, path: str = "") -> Entry:

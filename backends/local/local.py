@@ -123,10 +123,12 @@ class LocalBackend(Backend):
         return tools.version(cls.program, cls.version_option)
 
     def refusal(self) -> str:
-        """Why the device may not be formatted."""
+        """Why the device may not be formatted, the image not be made, or nobody own it."""
         chosen = self._chosen
-        if not chosen.device or mounting.root_refusal():
-            return ""
+        reason = mounting.owner_refusal(chosen.owner)
+        reason = reason or (images.place_refusal(chosen.image, chosen.size) if chosen.image else "")
+        if reason or not chosen.device or mounting.root_refusal():
+            return reason
         try:
             return signature.refusal(chosen.device, chosen.serial)
         except (BackendError, OSError) as error:

@@ -144,6 +144,8 @@ def _nodes(built: Plan) -> tuple[str, ...]:
 
 
 def _matrix(out: Console, data: dict[str, Any]) -> None:
+    from fsmatrix.results.units import plural
+
     targets = list(dict.fromkeys(cell["target"] for cell in data["matrix"]))
     table = Table(
         "workload", *map(escape, targets), title="workload x target", title_justify="left"
@@ -157,7 +159,7 @@ def _matrix(out: Console, data: dict[str, Any]) -> None:
                 row.append("[dim]excluded[/]")
                 continue
             cell = cells[entry, target]
-            text = f"{cell['cases'] - cell['impossible']} cases"
+            text = plural(cell["cases"] - cell["impossible"], "case")
             row.append(
                 text
                 + "".join(f"\n[red]{escape(r)}[/]" for r in cell["reasons"])
@@ -187,7 +189,7 @@ def _size(out: Console, data: dict[str, Any]) -> None:
     )
     if data["comparisons"]:
         out.print(
-            f"{data['comparisons']} comparisons between targets: at least "
+            f"{plural(data['comparisons'], 'comparison')} between targets: at least "
             f"{data['deciding_repetitions']} blocks are needed to decide any of them at 5 %; "
             "what is likely to be proven: --detect 10% --cv 5%"
         )

@@ -43,6 +43,15 @@ MetricName = Annotated[
         "--metric", help="bandwidth, iops, latency_p99, ...", autocompletion=completion.metrics
     ),
 ]
+OwnMetric = Annotated[
+    str,
+    typer.Option(
+        "--metric",
+        help="bandwidth, iops, latency_p99, ...  Default: bandwidth; iops if no run has any.",
+        show_default=False,
+        autocompletion=completion.metrics,
+    ),
+]
 UnitName = Annotated[
     str | None, typer.Option("--unit", help="Unit to show: MiB/s, Mb/s, ms, ... (as fits).")
 ]

@@ -47,7 +47,7 @@ def fairness(
 
 @question
 def effects(
-    metric: analyse.MetricName = "bandwidth",
+    metric: analyse.OwnMetric = "",
     factor: Annotated[
         list[str] | None,
         typer.Option(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
@@ -14,7 +14,10 @@ from fsmatrix.cli.questions.question import Ask, question
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from fsmatrix.analysis.result import Result
+    from fsmatrix.analysis.units import Level
 
 Coding = Literal["raw", "log2"]
 
@@ -48,7 +51,13 @@ def scalability(
 
 
 def _of_one_metric(analysis: Callable[..., Result], metric: str, unit: str | None) -> Ask:
-    return lambda ds, where: analysis(ds, metric, unit=analyse.unit(ds, metric, unit), where=where)
+    from fsmatrix.analysis.data.unmeasured import metric_for
+
+    def ask(ds: xr.Dataset, where: Mapping[str, Level]) -> Result:
+        name = metric_for(ds, metric)
+        return analysis(ds, name, unit=analyse.unit(ds, name, unit), where=where)
+
+    return ask
 
 
 @question
@@ -130,7 +139,7 @@ def bottleneck(
 
 @question
 def variability(
-    metric: analyse.MetricName = "bandwidth",
+    metric: analyse.OwnMetric = "",
     unit: analyse.UnitName = None,
 ) -> Ask:
     """How runs vary: spread, differing attachments, modes, drift and warm-up.
@@ -160,7 +169,7 @@ def tails(
 
 @question
 def repetitions(
-    metric: analyse.MetricName = "bandwidth",
+    metric: analyse.OwnMetric = "",
     half_width: Annotated[
         str, typer.Option("--half-width", help="Wanted precision of the median: +- 5% or 0.05.")
     ] = "5%",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fsmatrix.cli import terminal
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.cli.traces.capture import check_place
 
 
 def anonymise(
@@ -27,7 +27,6 @@ def anonymise(
     """
     from fsmatrix.traces.anonymise import anonymise as rewrite
 
-    if not out.absolute().parent.is_dir():
-        raise refuse(Origin(f"-o {out}"), "", f"{out.absolute().parent} is not a directory")
+    check_place(out)
     rewrite(source, out, extensions)
     terminal.echo(f"{out}: {source} without names", err=True)

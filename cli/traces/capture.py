@@ -18,6 +18,7 @@ Roots = Annotated[
         "--root", help="Only files below this directory (repeatable; else below this one)."
     ),
 ]
+HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes of such a file
 
 
 def capture(
@@ -41,10 +42,8 @@ def capture(
     """
     from fsmatrix.traces.capture import program
 
-    folder = out.absolute().parent
-    if not folder.is_dir():
-        raise refuse(Origin(f"-o {out}"), "", f"{folder} is not a directory")
-    if out.is_dir() or not os.access(folder, os.W_OK):
+    check_place(out)
+    if out.is_dir() or not os.access(out.absolute().parent, os.W_OK):
         raise refuse(Origin(f"-o {out}"), "", "is a directory, or lies in one that is read-only")
     status = program.capture(command, checked(roots), out, to_stderr=as_json)
     facts = summary(out)
@@ -72,6 +71,28 @@ def rank(
     if not out.is_dir():
         raise refuse(Origin(f"-o {out}"), "", f"{out} is not a directory: make it before")
     raise typer.Exit(ranks.run(command, checked(roots), out))
+
+
+def check_place(out: Path) -> None:
+    """Refuse a trace's place without a folder, or where a file is that is no trace.
+
+    A trace is replaced by a new one; what somebody wrote himself is not, before anything runs.
+    """
+    folder = out.absolute().parent
+    if not folder.is_dir():
+        raise refuse(Origin(f"-o {out}"), "", f"{folder} is not a directory")
+    if out.is_file() and not _is_hdf5(out):
+        raise refuse(
+            Origin(f"-o {out}"), "", "is there already and is no trace: choose another name"
+        )
+
+
+def _is_hdf5(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(HDF5)) == HDF5
+    except OSError:
+        return False
 
 
 def checked(roots: list[Path] | None) -> list[Path]:
@@ -106,9 +127,14 @@ def summary(path: Path) -> dict[str, Any]:
 
 def _say(facts: dict[str, Any]) -> None:
     """On standard error: standard output is the command's."""
+    from fsmatrix.results.units import plural
+
     console = terminal.console(stderr=True)
-    text = f"{facts['file']}: {facts['operations']} operations on {facts['files']} files"
-    terminal.line(console, f"{text} by {facts['threads']} threads")
+    names = plural(facts["files"], "name")
+    text = f"{facts['file']}: {plural(facts['operations'], 'operation')} on {names}"
+    terminal.line(console, f"{text} by {plural(facts['threads'], 'thread')}")
+    if not facts["operations"]:
+        terminal.line(console, "nothing was done below the root: is --root the folder it works in?")
     for title, counts in (("kinds", facts["kinds"]), ("not in the trace", facts["unseen"])):
         ordered = sorted(counts.items(), key=lambda pair: -pair[1])
         listed = ", ".join(f"{count} x {what}" for what, count in ordered)

@@ -9,6 +9,7 @@ import typer
 
 from fsmatrix.cli import terminal
 from fsmatrix.cli.traces import progress
+from fsmatrix.cli.traces.capture import check_place
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 
@@ -40,8 +41,7 @@ def generate(
         trace = page_cache.generate(name, scale, seed)
     except ValueError as error:
         raise refuse(Origin(f"trace generate {name}"), "", str(error)) from error
-    if not out.absolute().parent.is_dir():
-        raise refuse(Origin(f"-o {out}"), "", f"{out.absolute().parent} is not a directory")
+    check_place(out)
     with progress.bar("writing", trace.operations) as tell:
         copy(trace, out, tell)
     pages = int(trace.files.size.sum()) // 4096

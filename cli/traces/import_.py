@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fsmatrix.cli import common, terminal
+from fsmatrix.cli.traces.capture import check_place
 from fsmatrix.cli.waiting import waiting
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
@@ -40,8 +41,7 @@ def import_(
     from fsmatrix.traces.importing.importing import import_traces
     from fsmatrix.traces.importing.names import Names
 
-    if not out.absolute().parent.is_dir():
-        raise refuse(Origin(f"-o {out}"), "", f"{out.absolute().parent} is not a directory")
+    check_place(out)
     absolute = [root.absolute() for root in roots or ()]
     try:
         Names(absolute)

@@ -20,7 +20,8 @@ from fsmatrix.suite.campaign.slurm_section import SlurmSection
 __all__ = ["Campaign", "CampaignError", "Problem", "Section"]
 
 CampaignName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)]
-Seed = Annotated[int, Field(strict=True, ge=0, lt=2**53)]  # exact in JSON
+SEEDS = range(2**53)  # exact in JSON
+Seed = Annotated[int, Field(strict=True, ge=SEEDS.start, lt=SEEDS.stop)]
 CacheState = Literal["cold", "warm", "bypass"]
 
 

@@ -13,6 +13,16 @@ from fsmatrix.suite.campaign.problems import Problem, shown
 from fsmatrix.suite.campaign.yamlio import KeyPath, Tree
 
 M = TypeVar("M", bound=BaseModel)
+MAPPING = "must be a mapping with keys"
+PLAIN = {  # pydantic's kind of error -> what is allowed, in YAML's words
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "dict_type": MAPPING,
+    "mapping_type": MAPPING,
+    "model_type": MAPPING,
+    "model_attributes_type": MAPPING,
+    "string_type": "must be text; put a number or a word such as yes in quotes",
+}
 
 
 def validate(
@@ -62,9 +72,28 @@ def describe(detail: ErrorDetails) -> str:
     message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if detail["type"] in ("value_error", "assertion_error"):
         return message
-    if detail["type"] == "string_pattern_mismatch":
-        message = "must be lower-case letters, digits, '-' and perhaps '_'"
+    message = _in_plain_words(detail) or message
     return f"{shown(detail['input'])}: {message[:1].lower()}{message[1:]}"
+
+
+def _in_plain_words(detail: ErrorDetails) -> str:
+    """What is allowed, where pydantic names Python's types or a pattern; else empty."""
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind in PLAIN:
+        return PLAIN[kind]
+    if kind == "missing":  # an item of a list whose length is fixed; keys are named elsewhere
+        return "has too few items"
+    if kind in ("too_short", "too_long"):
+        bound = "min_length" if kind == "too_short" else "max_length"
+        least_or_most = "at least" if kind == "too_short" else "at most"
+        number = context[bound]
+        return f"must have {least_or_most} {number} item{'' if number == 1 else 's'}"
+    if kind == "string_pattern_mismatch":
+        pattern = str(context["pattern"])
+        if pattern.startswith("^[a-z"):
+            return "must be lower-case letters, digits, '-' and perhaps '_'"
+        return f"must have the form {pattern}"
+    return ""
 
 
 def _known(loc: Iterable[str | int], tree: Tree, prefix: KeyPath) -> KeyPath:

@@ -98,8 +98,11 @@ def examine(
     user = load_user(user_path(environ)) if user is None else user
     tree = load(source) if isinstance(source, Path) else parse(source.text, source.file)
     if not isinstance(tree.data, dict):
-        keys = "campaign, targets, workloads, ..."
-        raise CampaignError([tree.problem((), f"a campaign is a mapping with keys {keys}")])
+        message = "a campaign is a mapping with keys campaign, targets, workloads, ..."
+        if tree.data is None:  # nothing has a line
+            file = str(source) if isinstance(source, Path) else source.file
+            raise refuse(Origin(file), "", f"is empty; {message}")
+        raise CampaignError([tree.problem((), message)])
     merged = Tree({}, {(): tree.origin(())})
     for layer in (site_presets(site), _sub(user, "defaults"), tree):
         merged = merge(merged, _launcher_in_full(layer))

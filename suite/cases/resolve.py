@@ -63,6 +63,11 @@ def members(settings: Settings, registries: Registries) -> Members:
         _entry(settings, registries, engines, name, entry, problems)
         for name, entry in settings.campaign.workloads.items()
     ]
+    known = {*registries.engines.names(), *(e for m in entries if m for e in m.workload.engines)}
+    for name in settings.campaign.engines:
+        if None not in entries and name not in known:
+            message = f"unknown engine {name!r}{did_you_mean(name, sorted(known))}"
+            problems.append(settings.tree.problem(("engines", name), message))
     launcher = settings.campaign.launcher.name
     if launcher != "auto":
         _load(settings, registries.launchers, launcher, ("launcher", "name"), problems, ("auto",))

@@ -170,6 +170,8 @@ def test_a_target_without_space_is_refused(
         (["run", "no-such-campaign"], "quickstart"),
         (["run", "no/such.yaml"], "cannot be read"),
         (["run", "smoke", "--shard", "3/2"], "k/N"),
+        (["plan", "smoke", "--seed", "-1"], "must be from 0"),
+        (["run", "smoke", "--seed", str(2**53)], "to 9007199254740991"),
         (["run", "smoke", "--set", "repetitions"], "key.path=value"),
         (["run", "smoke", "--set", "repetitions=many"], "repetitions"),
         (["run", "smoke", "--only", "colour=red"], "no such coordinate"),

@@ -14,6 +14,7 @@ from matplotlib.image import imread
 
 from fsmatrix.analysis.traces.shown import TraceShown
 from fsmatrix.backends.player.ops import Kind
+from fsmatrix.cli.traces import capture
 from fsmatrix.results.evidence import stored
 from fsmatrix.results.evidence.trace import TraceStatistics
 from fsmatrix.traces.copying import copy
@@ -190,3 +191,36 @@ def test_info_refuses_what_is_no_trace(trace: Path, monkeypatch: Patch, capsys: 
     assert call(monkeypatch, "trace", "info", trace, "-o", "out.gif") == 2
     assert "must end in" in capsys.readouterr().err
     assert not picture.exists()
+
+
+@pytest.mark.parametrize("command", ["capture", "import", "anonymise", "generate"])
+def test_no_file_but_a_trace_is_replaced(
+    tmp_path: Path, command: str, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, source, trace = (tmp_path / name for name in ("thesis.txt", "load.txt", "t.h5"))
+    mine.write_text("of somebody")
+    source.write_text('Mkdir "/d" NT_STATUS_OK\n')
+    assert call(monkeypatch, "trace", "import", source, "-o", trace) == 0
+    words = {
+        "capture": ["--", "touch", tmp_path / "ran"],
+        "import": [source],
+        "anonymise": [trace],
+        "generate": ["uniform-random", "--scale", "0.0001"],
+    }[command]
+    capsys.readouterr()
+    assert call(monkeypatch, "trace", command, "-o", mine, *words) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "is there already and is no trace" in message
+    assert mine.read_text() == "of somebody"
+    assert not (tmp_path / "ran").exists()
+    if command == "import":  # a trace is replaced by a newer one
+        assert call(monkeypatch, "trace", command, "-o", trace, *words) == 0
+
+
+def test_an_empty_capture_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = {"file": "t.h5", "operations": 0, "files": 1, "threads": 1, "kinds": {}, "unseen": {}}
+    capture._say(facts)
+    text = " ".join(capsys.readouterr().err.split())
+    assert text.startswith("t.h5: 0 operations on 1 name by 1 thread nothing was done below the")
+    capture._say({**facts, "operations": 1})
+    assert "nothing was done" not in capsys.readouterr().err

@@ -26,8 +26,15 @@ from fsmatrix.analysis.questions.models.forms import (
 )
 from fsmatrix.analysis.questions.models.model import Check, Model
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
-from fsmatrix.analysis.units import Level, Unit
+from fsmatrix.analysis.units import Level, Quantity, Unit
 
+MOVES: dict[Quantity, Moves] = {
+    "bandwidth": "bandwidth",
+    "rate": "rate",
+    "transactions": "rate",
+    "events": "rate",
+    "time": "time",
+}
 TIE = 1e-9  # relative: constant data agree up to rounding
 MULTIPLY = ("nodes", "threads", "iodepth")  # the operations in flight of a process per node
 FEWEST_LEVELS = 3  # two parameters and one level to test them on
@@ -65,8 +72,7 @@ def fits(
     series = of.series("chunk")
     if not series:
         raise ValueError("no chunk sizes in this campaign: models are over chunk size")
-    quantity = of.metric.quantity
-    moves: Moves = "rate" if quantity == "transactions" else quantity
+    moves = MOVES[of.metric.quantity]
     models: list[Model] = []
     refused = []
     for key, cells in series.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,6 +103,16 @@ def mount_at(
             shutil.chown(data, owner)
         except LookupError as error:
             raise BackendError(f"owner {owner!r}: there is no such user") from error
+
+
+def owner_refusal(owner: str) -> str:
+    """Why the directory of the runs cannot belong to that user (empty: it can, or nobody asks)."""
+    try:
+        if owner:
+            pwd.getpwnam(owner)
+    except KeyError:
+        return f"owner {owner!r}: there is no such user"
+    return ""
 
 
 def unmount_at(journal: Journal, source: str, point: Path) -> None:

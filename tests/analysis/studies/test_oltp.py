@@ -13,9 +13,12 @@ from fsmatrix import analysis
 from fsmatrix.analysis.catalogue import STUDIES, possible
 from fsmatrix.analysis.comparison.compare import compare
 from fsmatrix.analysis.data.load import rows
+from fsmatrix.analysis.data.study import study
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.draw.charts import charts
-from fsmatrix.analysis.report.pivot import cell_table
+from fsmatrix.analysis.questions.effects import effects
+from fsmatrix.analysis.questions.variability import variability
+from fsmatrix.analysis.report.pivot import cell_table, pivots
 from fsmatrix.analysis.report.report import render
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.studies.claims import files as claims_files
@@ -129,8 +132,8 @@ def test_operations_of_other_phases_beside_them_stay_operations(tmp_path: Path) 
     ]
     ds = analysis.open(str(campaigns.write(tmp_path / "campaign.h5", records)))
     _, titles, found = cell_table(summarise(ds))
-    assert {"transactions, tpm", "IOPS, IOPS"} <= set(titles)
-    columns = [titles.index("transactions, tpm"), titles.index("IOPS, IOPS")]
+    assert {"transactions, tpm", "IOPS"} <= set(titles)
+    columns = [titles.index("transactions, tpm"), titles.index("IOPS")]
     shown = {row.cell.levels["workload"]: [row.medians[i][0] for i in columns] for row in found}
     assert shown["tpcc"] == ["6000", MISSING]
     assert shown["pattern"][0] == MISSING != shown["pattern"][1]
@@ -181,3 +184,42 @@ def test_claims_of_the_study_are_judged_on_such_runs(store: Path) -> None:
     assert found["log-structured-iops"] == "holds"
     assert found["service-time"] == "holds"
     assert found["memory-1g"] == "cannot be tested"
+
+
+def test_transactions_are_not_called_iops(store: Path) -> None:
+    ds = analysis.open(str(store))
+    assert compare(ds, "ext2", "nilfs2", "iops").unit.label == "tpm"
+    unit = next(p for p in pivots(summarise(ds)) if p.metric == "iops").parts[0].unit
+    assert unit == "tpm"
+    assert study(ds, "iops").fitting().label == "tpm"
+    assert variability(ds, "iops").unit.label == "tpm"
+    html = render(ds)
+    shown = re.sub(r"(?s)<script.*?</script>|<style.*?</style>", "", html)
+    assert not re.search(r"\d[\d.]* k?IOPS|>IOPS<", shown)
+
+
+def test_events_of_an_analysis_are_not_called_iops(tmp_path: Path) -> None:
+    records = [
+        campaigns.record(
+            target,
+            phases=(campaigns.phase("read", speed, 1 << 20, 1, np.random.default_rng(block)),),
+            block=block,
+            coordinates={},
+            workload="rntuple",
+            engine="uproot",
+        )
+        for block in range(3)
+        for target, speed in (("xfs", 1e8), ("ext4", 2e8))
+    ]
+    ds = analysis.open(str(campaigns.write(tmp_path / "campaign.h5", records)))
+    assert compare(ds, "xfs", "ext4", "iops").unit.label == "events/s"
+    assert "events, events/s" in cell_table(summarise(ds))[1]
+    assert next(p for p in pivots(summarise(ds)) if p.metric == "iops").title == "Events per second"
+
+
+def test_variation_is_told_of_transactions_too(store: Path) -> None:
+    ds = analysis.open(str(store))
+    assert variability(ds).metric == variability(ds, question="repetitions").metric == "iops"
+    assert effects(ds).study.metric.name == "iops"
+    html = render(ds)
+    assert "no run gave any bandwidth" not in html

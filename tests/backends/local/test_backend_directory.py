@@ -192,6 +192,11 @@ def test_release_never_leaves_the_tree_by_a_forged_access(
     assert (place / "sentinel").exists()
 
 
+def test_a_path_with_nul_is_refused_for_that() -> None:
+    with pytest.raises(ValidationError, match="must not hold a NUL character"):
+        DirectoryOptions(path="/a\0b")
+
+
 @pytest.mark.parametrize("path", ["relative", "", "$SCRATCH/x", "~other/x", "$HOMER", "a$HOME"])
 def test_refused_options(path: str) -> None:
     with pytest.raises(ValidationError, match="must be absolute or begin with"):

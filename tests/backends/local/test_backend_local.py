@@ -383,3 +383,17 @@ def test_quiet_system_settles_at_once(context: ProvisionContext) -> None:
     assert min(times) < 1.0  # a generous bound: the measure is in bench/
     local.release(access, context)
     local.finish(context)
+
+
+def test_places_and_owners_that_cannot_be_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    present, own = tmp_path / "data", tmp_path / "own.img"
+    present.write_text("of somebody")
+    own.touch()
+    os.truncate(own, SIZES["ext4"])  # as a campaign that a crash ended leaves it
+    assert "exists and was not made" in backend("ext4", image=str(present)).refusal()
+    assert "exists and was not made" in backend("ext4", image=str(tmp_path)).refusal()
+    assert "does not exist" in backend("ext4", image=str(tmp_path / "no/new.img")).refusal()
+    assert "no such user" in backend("ext4", owner="no-such-user").refusal()
+    assert backend("ext4", image=str(own)).refusal() == ""
+    assert backend("ext4", image=str(tmp_path / "new.img"), owner="root").refusal() == ""
+    assert present.read_text() == "of somebody"

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.suite.campaign.problems import CampaignError
+from fsmatrix.suite.campaign.settings import resolve
 from fsmatrix.suite.registry import registries
 from tests.suite.planning_stubs import HEAD, planned, problems, text
 
@@ -44,6 +45,11 @@ BAD = {
     "Python object": ("description: !!python/object:os.system x\n", ["c.yaml:8", "tag"]),
     "not finite": ("settle: {timeout: .nan}\n", ["c.yaml:8", "finite"]),
     "not text": ('description: "\\x00\n', ["not valid YAML"]),
+    "list for a mapping": ("order: [1]\n", ["c.yaml:8: order: [1]: must be a mapping with keys"]),
+    "mapping for a list": ("exclude: {a: b}\n", ["c.yaml:8: exclude", "must be a list"]),
+    "empty exclusion": ("exclude: [{}]\n", ["exclude[0]: {}: must have at least 1 item"]),
+    "list for text": ("description: [1]\n", ["c.yaml:8: description: [1]: must be text"]),
+    "unknown engine": ("engines: {iro: /x/ior}\n", ["c.yaml:8: engines.iro", "mean 'ior'", "fio"]),
     "unknown launcher": ("launcher: mpirum\n", ["c.yaml:8: launcher", "'mpirun'", "auto"]),
 }
 
@@ -182,3 +188,10 @@ def test_the_built_in_parts_are_planned_and_refused_alike(tmp_path: Path) -> Non
     )
     assert len(plan.cases) == 2
     assert all(cell.ok for cell in plan.matrix.cells)
+
+
+def test_an_empty_file_is_named(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("# nothing\n")
+    with pytest.raises(CampaignError, match=r"empty\.yaml: is empty; a campaign is a mapping"):
+        resolve(empty)
