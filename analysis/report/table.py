@@ -13,7 +13,7 @@ from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.doubts import far_sentences, warning_sentences
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.report.pivot import Entry, Pivot, PivotPart, pivots
-from fsmatrix.analysis.units import METRICS, labelled
+from fsmatrix.analysis.units import METRICS, labelled, own_metric
 
 MAIN = ("bandwidth", "iops")  # of whose values those far off are named
 
@@ -34,8 +34,15 @@ def tables(summary: Summary, metrics: Sequence[str]) -> Iterator[Table]:
 
 
 def usual_tables(summary: Summary) -> Iterator[Table]:
-    """Bandwidth and latency; operations per second of what moves no bytes (metadata)."""
+    """Bandwidth and latency; operations per second of what moves no bytes (metadata).
+
+    Also where all is judged by them (replays): direct ones may move more than was asked for.
+    """
     by_name = {pivot.metric: pivot for pivot in pivots(summary)}
+    judged = {
+        own_metric(str(cell.levels.get("engine", "")), str(cell.levels.get("phase", "")))
+        for cell in summary.cells
+    }
     moved: set[tuple[str, tuple[str, ...]]] = set()
     for name in ("bandwidth", "iops", "latency_mean"):
         if name not in by_name:
@@ -44,7 +51,7 @@ def usual_tables(summary: Summary) -> Iterator[Table]:
             lines = list(part.lines)
             if name == "bandwidth":
                 moved |= {(part.conditions, line.levels) for line in lines}
-            elif name == "iops":
+            elif name == "iops" and judged != {"iops"}:
                 lines = [line for line in lines if (part.conditions, line.levels) not in moved]
             if lines:
                 yield _table(by_name[name], replace(part, lines=tuple(lines)))

@@ -201,12 +201,13 @@ def test_no_file_but_a_trace_is_replaced(
     mine.write_text("of somebody")
     source.write_text('Mkdir "/d" NT_STATUS_OK\n')
     assert call(monkeypatch, "trace", "import", source, "-o", trace) == 0
-    words = {
+    every: dict[str, list[Any]] = {
         "capture": ["--", "touch", tmp_path / "ran"],
         "import": [source],
         "anonymise": [trace],
         "generate": ["uniform-random", "--scale", "0.0001"],
-    }[command]
+    }
+    words = every[command]
     capsys.readouterr()
     assert call(monkeypatch, "trace", command, "-o", mine, *words) == 2
     message = " ".join(capsys.readouterr().err.split())

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data import load, summary
 from fsmatrix.analysis.draw import layout
-from fsmatrix.analysis.report.table import in_terminal
+from fsmatrix.analysis.report.table import in_terminal, usual_tables
 from fsmatrix.cli.terminal import Terminal
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import schema
@@ -241,3 +241,16 @@ def test_units_fit(quantity: units.Quantity, values: list[float], label: str) ->
 )  # fmt: skip
 def test_levels_for_readers(factor: str, level: units.Level, text: str) -> None:
     assert units.level_text(factor, level) == text
+
+
+def test_the_metric_that_replays_are_judged_by_is_shown(tmp_path: Path) -> None:
+    def titles(phase: str) -> list[str]:
+        rng = np.random.default_rng(1)
+        moved = campaigns.phase(phase, 1e8, 4096, 1, rng)
+        records = [one("a", n, phases=(moved,)) for n in range(6)]
+        folder = tmp_path / phase
+        folder.mkdir()
+        return [str(t.title) for t in usual_tables(summary.summarise(dataset(folder, records)))]
+
+    assert any("IOPS" in title for title in titles("replay"))
+    assert not any("IOPS" in title for title in titles("read"))
