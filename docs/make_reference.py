@@ -18,9 +18,9 @@ from pydantic.fields import FieldInfo
 
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions, PreparedPool
 from fsmatrix.backends.daos.levels.leveloptions import DaosLevelOptions, DaosPreparedPool
-from fsmatrix.backends.local.cleaner import CleanerOptions
 from fsmatrix.backends.local.devices.bare.options import EmulatedDevice
 from fsmatrix.backends.local.devices.options import EmulatedOptions, Rates
+from fsmatrix.backends.local.mounts.cleaner import CleanerOptions
 from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.backends.testbed.ceph.options import CephTestbedOptions
 from fsmatrix.backends.testbed.daos.options import DaosTestbedOptions

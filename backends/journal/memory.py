@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import cgroup as memory
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.kinds import Kind, Stage
 from fsmatrix.backends.journal.proof import PREFIX, Facts, Ground, LeftAlone
-from fsmatrix.backends.system import memory
 
 KIND = "memory-limit"
 _NAME = re.compile(rf"{PREFIX}memory-(?P<uuid>[0-9a-f-]{{36}})")

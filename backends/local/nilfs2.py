@@ -14,10 +14,10 @@ from fsmatrix.backends.allowed import NUMBER, PERCENT, Words, features, label, o
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import cleaner as cleaners
-from fsmatrix.backends.local.cleaner import CleanerOptions
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
+from fsmatrix.backends.local.mounts import cleaner as cleaners
 from fsmatrix.backends.local.mounts import fuse, mounting
+from fsmatrix.backends.local.mounts.cleaner import CleanerOptions
 from fsmatrix.backends.system import packages, tools
 
 GC = "gc"  # attribute of targets

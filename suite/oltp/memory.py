@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.backends.journal import cgroup as memory
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.memory import limited
-from fsmatrix.backends.system import memory
 from fsmatrix.suite.oltp.problems import OltpError
 from fsmatrix.suite.oltp.task import Task
 

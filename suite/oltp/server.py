@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fsmatrix.backends.system import memory
+from fsmatrix.backends.journal import cgroup as memory
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.suite.oltp import account as accounts

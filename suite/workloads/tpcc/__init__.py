@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.system import memory
+from fsmatrix.backends.journal import cgroup as memory
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.record import Monitor

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import cgroup as memory
 from fsmatrix.backends.journal import memory as journalled
 from fsmatrix.backends.journal.identity import identity
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.proof import Ground, LeftAlone
-from fsmatrix.backends.system import memory, mounts
+from fsmatrix.backends.system import mounts
 from fsmatrix.suite.oltp.task import POSTGRESQL, SQLITE
 from fsmatrix.suite.session.programs import Finished
 from tests.suite import oltp_steps

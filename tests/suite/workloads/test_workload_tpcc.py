@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.system import memory
+from fsmatrix.backends.journal import cgroup as memory
 from fsmatrix.results import histogram
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.files.campaign import observed
