@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 from fsmatrix.backends.allowed import (
     NUMBER,
@@ -16,6 +17,7 @@ from fsmatrix.backends.allowed import (
     plain,
 )
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
+from fsmatrix.backends.local.mounts.cleaner import GC
 from fsmatrix.backends.local.mounts.mounting import mount_keys
 
 _EXTENSIONS = Form("extensions of names: mp3,gif", r"[A-Za-z0-9]{1,8}(,[A-Za-z0-9]{1,8}){0,63}")
@@ -23,6 +25,7 @@ _FEATURES = (
     "casefold compression encrypt extra_attr flexible_inline_xattr inode_checksum inode_crtime "
     "lost_found project_quota quota sb_checksum verity"
 )
+_BACKGROUND, _OTHER_GC = "background_gc", ("gc_merge", "atgc")  # options of its garbage collection
 _ALGORITHM = Form("lzo, lz4, lz4:3, zstd, zstd:3, lzo-rle", r"lzo|lzo-rle|(lz4|zstd)(:\d{1,2})?")
 
 
@@ -68,6 +71,13 @@ class F2fs(LocalBackend):
     fstype = "f2fs"
     program = "mkfs.f2fs"
     Options = F2fsOptions
+
+    def attributes(self) -> dict[str, Any]:
+        """Its garbage collection: the factor `gc`, as its mount options have it."""
+        chosen = cast(F2fsOptions, self.options).mount_options.split(",")
+        background = [word for word in chosen if word.startswith(f"{_BACKGROUND}=")]
+        others = [word for word in _OTHER_GC if word in chosen]
+        return {GC: ",".join([*(background[-1:] or [f"{_BACKGROUND}=on"]), *others])}
 
     @classmethod
     def mkfs(cls, device: str, identity: str, options: Sequence[str]) -> list[str]:

@@ -17,10 +17,9 @@ from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
 from fsmatrix.backends.local.mounts import cleaner as cleaners
 from fsmatrix.backends.local.mounts import fuse, mounting
-from fsmatrix.backends.local.mounts.cleaner import CleanerOptions
+from fsmatrix.backends.local.mounts.cleaner import GC, CleanerOptions
 from fsmatrix.backends.system import packages, tools
 
-GC = "gc"  # attribute of targets
 NO_CLEANER = "nogc"  # read by mount.nilfs2; the kernel does not see it
 
 

@@ -24,6 +24,7 @@ from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.mounts import fuse
 from fsmatrix.results.units import Duration
 
+GC = "gc"  # attribute of targets
 PROGRAM = "nilfs_cleanerd"
 NONE = "none"
 START_SECONDS = 10.0

@@ -1,4 +1,4 @@
-"""Garbage collection of NILFS2: its settings.  A guest shows that it works (test_guest.py)."""
+"""Garbage collection of NILFS2 and F2FS: settings.  A guest shows that it works (test_guest.py)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from fsmatrix.backends.local.f2fs import F2fs, F2fsOptions
 from fsmatrix.backends.local.mounts import cleaner
 from fsmatrix.backends.local.mounts.cleaner import CleanerOptions
 from fsmatrix.backends.local.nilfs2 import Nilfs2, Nilfs2Options
@@ -22,6 +23,20 @@ def backend(**options: Any) -> Nilfs2:
 def test_the_settings_of_the_study_are_a_level_of_gc() -> None:
     assert backend(cleaner=STUDY).attributes() == {"gc": "protection=1,segments=2,interval=5"}
     assert backend().attributes() == {"gc": "none"}
+
+
+@pytest.mark.parametrize(
+    ("mount_options", "level"),
+    [
+        ("", "background_gc=on"),
+        ("background_gc=off,lazytime", "background_gc=off"),
+        ("atgc,background_gc=sync,gc_merge", "background_gc=sync,gc_merge,atgc"),
+        ("background_gc=off,background_gc=on,nogc_merge", "background_gc=on"),
+    ],
+)
+def test_f2fs_is_told_by_mount_options(mount_options: str, level: str) -> None:
+    options = F2fsOptions.model_validate({"mount_options": mount_options})
+    assert F2fs(options).attributes() == {"gc": level}
 
 
 def test_they_are_what_the_cleaner_reads() -> None:
