@@ -6,9 +6,16 @@ where the registries are at hand; here only the shape.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from fsmatrix.results.case import DEFAULT_DEVICE_STATE
 from fsmatrix.results.units import Duration, PositiveDuration, PositiveSize
@@ -19,6 +26,14 @@ from fsmatrix.suite.campaign.slurm_section import SlurmSection
 
 __all__ = ["Campaign", "CampaignError", "Problem", "Section"]
 
+
+def _host(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", name):
+        raise ValueError(f"{name!r} is not the name of a host: letters, digits, . _ -")
+    return name
+
+
+Host = Annotated[str, AfterValidator(_host)]
 CampaignName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)]
 SEEDS = range(2**53)  # exact in JSON
 Seed = Annotated[int, Field(strict=True, ge=SEEDS.start, lt=SEEDS.stop)]
@@ -74,7 +89,7 @@ class LauncherSection(Section):
         strict=True,
         description="virtual client nodes to make on this machine; 0 = use the real ones",
     )
-    hosts: tuple[str, ...] = Field(default=(), description="host names of the client nodes")
+    hosts: tuple[Host, ...] = Field(default=(), description="host names of the client nodes")
     options: tuple[str, ...] = Field(
         default=(), description="further arguments of the launcher's command"
     )

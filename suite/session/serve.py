@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar
 
+from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.player.ops import Place
 from fsmatrix.suite.session import clock, programs, wire
 from fsmatrix.suite.session.clock import Offset
@@ -70,7 +71,8 @@ class Server:
                 command["function"], command["access"], command["journal"], command["arguments"]
             )
         except Exception as error:  # noqa: BLE001 - every failure of a backend is an answer
-            answer["error"] = f"{type(error).__name__}: {error}"
+            worded = isinstance(error, BackendError)  # in a sentence that is for the user
+            answer["error"] = str(error) if worded else f"{type(error).__name__}: {error}"
         gathered = comm.gather(answer)
         if gathered is not None:
             self._answer(({"answers": gathered}, {}))

@@ -47,7 +47,9 @@ class Judged:
         if self.judgement == "unknown":
             return f"{self.title}: {values}."
         if self.favours:
-            return f"{self.title}: {values}. It favours {' and '.join(self.favours)}: {self.why}."
+            *others, last = self.favours
+            whom = f"{', '.join(others)} and {last}" if others else last
+            return f"{self.title}: {values}. It favours {whom}: {self.why}."
         if self.why:
             return f"{self.title}: {values}. Whom it favours depends: {self.why}."
         return f"{self.title}: {values}. Whom it favours is not known."

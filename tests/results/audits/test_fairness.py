@@ -115,6 +115,7 @@ def test_of_three_targets_all_at_the_top_are_favoured() -> None:
 def test_targets_within_the_tolerance_of_the_best_are_favoured_too() -> None:
     assert judged("fill", 0.0214, 0.31, 0.0215).favours == ("a", "c")
     assert judged("usable_bytes", 100 * GIB, 95 * GIB, 50 * GIB).favours == ("a", "b")
+    assert "It favours a, c and d: " in judged("transport", d.RDMA, d.TCP, d.RDMA, d.RDMA).says
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,14 @@ BAD = {
     "empty exclusion": ("exclude: [{}]\n", ["exclude[0]: {}: must have at least 1 item"]),
     "list for text": ("description: [1]\n", ["c.yaml:8: description: [1]: must be text"]),
     "unknown engine": ("engines: {iro: /x/ior}\n", ["c.yaml:8: engines.iro", "mean 'ior'", "fio"]),
+    "host that is an option": (
+        "launcher: {name: mpirun, hosts: [n1, -x]}\n",
+        ["c.yaml:8: launcher.hosts[1]", "'-x' is not the name of a host"],
+    ),
+    "two hosts in one": (
+        "launcher: {name: mpirun, hosts: ['n1,n2']}\n",
+        ["launcher.hosts[0]", "'n1,n2' is not the name of a host"],
+    ),
     "unknown launcher": ("launcher: mpirum\n", ["c.yaml:8: launcher", "'mpirun'", "auto"]),
 }
 
