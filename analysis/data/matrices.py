@@ -28,7 +28,13 @@ from fsmatrix.analysis.units import METRICS, UNITS, Quantity, Unit, level_text
 
 Statistic = Literal["median", "mean", "min", "max"]
 By = Literal["cell", "attachment", "run"]
-SI: dict[Quantity, str] = {"bandwidth": "B s-1", "rate": "s-1", "time": "s"}
+SI: dict[Quantity, str] = {
+    "bandwidth": "B s-1",
+    "rate": "s-1",
+    "transactions": "s-1",
+    "events": "s-1",
+    "time": "s",
+}
 DECIMAL: dict[Quantity, tuple[Unit, ...]] = {  # beside those that units.py chooses from
     "bandwidth": (
         Unit("B/s", 1.0), Unit("kB/s", 1e3), Unit("MB/s", 1e6), Unit("GB/s", 1e9),
@@ -123,10 +129,11 @@ def unit_of(ds: xr.Dataset, metric: str, unit: str | None) -> Unit:
         metrics = ", ".join(name for name in METRICS if name in numbers)
         raise ValueError(f"no metric {metric!r} in this campaign: it has {metrics}, ...")
     stored = str(ds[metric].attrs.get("units", "1"))
-    quantity = next((quantity for quantity, label in SI.items() if label == stored), None)
     if unit is None or unit == stored:
         return Unit(stored, 1.0)
-    choices = (*(u for _, u in UNITS[quantity]), *DECIMAL[quantity]) if quantity else ()
+    quantities = [quantity for quantity, label in SI.items() if label == stored]
+    choices = [choice for quantity in quantities for _, choice in UNITS[quantity]]
+    choices += [choice for quantity in quantities for choice in DECIMAL.get(quantity, ())]
     for choice in choices:
         if unit == choice.label:
             return choice

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,19 +57,32 @@ def version(program: str, option: str) -> str:
 def run(argv: Sequence[str], deadline: float = DEADLINE, check: bool = True) -> Ran:
     """Run a program to its end, in an empty folder of its own: relative names mean nothing.
 
-    ToolError if it is missing or, with `check`, fails; NoAnswer if it takes longer than
+    ToolError if it is missing, may be changed by anybody who is not root while we are, or, with
+    `check`, fails; NoAnswer if it takes longer than
     `deadline` seconds (it is then killed; one that cannot be killed is left behind and not
     waited for).
     """
     program = find(argv[0])
     if program is None:
         raise ToolError(f"{argv[0]} is not installed (not on PATH)")
+    if os.geteuid() == 0 and (place := _open_to_all(Path(program))):
+        raise ToolError(
+            f"root does not run {program}: everybody may write {place}; mend its mode, or PATH"
+        )
     with contextlib.ExitStack() as end:
         try:
             folder = end.enter_context(work_folder())
         except OSError as error:
             raise ToolError(f"{argv[0]} cannot be run: no folder for it: {error}") from error
         return _run((program, *argv[1:]), argv, deadline, check, folder)
+
+
+def _open_to_all(program: Path) -> str:
+    """The program itself or its folder, where everybody may write it (empty: neither)."""
+    for path in (program.parent, program.resolve().parent, program.resolve()):
+        if path.stat().st_mode & stat.S_IWOTH:
+            return str(path)
+    return ""
 
 
 def _run(
