@@ -105,14 +105,14 @@ def opened(path: Path | str) -> Iterator[Trace]:
         except hdf.HDF5_ERRORS as error:
             if isinstance(error, OSError) and error.filename is not None:
                 raise  # of another file
-            raise TraceError(path, f"no trace, or damaged: {str(error)[:200]}") from error
+            raise TraceError(path, f"not a trace, or damaged: {str(error)[:200]}") from error
         yield trace
 
 
 def _header(path: Path, file: h5py.File) -> Header:
     attributes = file.attrs
     if attributes.get("format") != FORMAT:
-        raise TraceError(path, "an HDF5 file, but no trace of fsmatrix")
+        raise TraceError(path, "an HDF5 file, but not a trace of fsmatrix")
     version = int(attributes["version"])
     if version != VERSION:
         raise TraceError(path, f"has format {version}; this fsmatrix reads {VERSION}")
@@ -135,7 +135,7 @@ def _header(path: Path, file: h5py.File) -> Header:
 def _table(path: Path, file: h5py.File, name: str, kind: str) -> npt.NDArray[Any]:
     data = _dataset(path, file, name, kind)
     if data.shape[0] * data.dtype.itemsize > MOST_FILES * 256:
-        raise TraceError(path, f"its table {name} is longer than any that is read")
+        raise TraceError(path, f"its table {name} is longer than the longest that is read")
     return np.asarray(data[:])
 
 
@@ -146,7 +146,7 @@ def _column(path: Path, file: h5py.File, name: str, dtype: np.dtype[Any]) -> h5p
 def _dataset(path: Path, file: h5py.File, name: str, kind: str) -> h5py.Dataset:
     data = file.get(name)
     if not isinstance(data, h5py.Dataset) or data.dtype != np.dtype(kind) or data.ndim != 1:
-        raise TraceError(path, f"damaged: {name} is not there, or of another type")
+        raise TraceError(path, f"damaged: {name} is missing, or has another type")
     if data.chunks is not None and data.chunks[0] > BLOCK:  # HDF5 makes room for a whole one
         raise TraceError(path, f"damaged: {name} has chunks of more than {BLOCK} values")
     if not _whole(data):
@@ -188,4 +188,4 @@ def _check_tables(path: Path, tables: Mapping[str, npt.NDArray[Any]]) -> None:
             raise TraceError(path, reason)
         seen.add(name)
     if len(seen) < len(ends):
-        raise TraceError(path, "damaged: a path stands twice in its table")
+        raise TraceError(path, "damaged: a path occurs twice in its table")

@@ -69,7 +69,9 @@ def given(client: Client, pool: str, label: str) -> Place:
     """A container that exists; BackendError if it does not, or is not for files."""
     container = client.container_query(pool, label)
     if container is None:
-        raise BackendError(f"container {label} is not in pool {pool}: it is not made by itself")
+        raise BackendError(
+            f"container {label} is not in pool {pool}: it is never made automatically"
+        )
     _require(container, label, POSIX)
     return Place(client, pool, label, container.container_uuid, own=False)
 
@@ -166,7 +168,7 @@ def destroy_of_run(client: Client, pool: str, label: str, run: str = "") -> None
     BackendError, with nothing done, if the suite gives no such label.
     """
     if not _OWN.fullmatch(label):
-        raise BackendError(f"{label!r} is no container of the suite's: nothing destroyed")
+        raise BackendError(f"{label!r} is not one of the suite's containers: nothing was destroyed")
     own = of_run(label, run)
     for each in client.containers(pool):
         if each.label == own or each.label.startswith(f"{own}." if run else own):
@@ -178,7 +180,7 @@ def destroy_recorded(facts: Mapping[str, Any]) -> bool:
     pool, label, system = (str(facts[name]) for name in ("pool", "label", "system"))
     for name in (pool, label, system):
         if name and not tool.is_name(name):
-            raise BackendError(f"{name!r} is no name that DAOS gives: nothing destroyed")
+            raise BackendError(f"{name!r} is not a name that DAOS gives: nothing was destroyed")
     client = Client(system, tool.recorded_deadline(facts))
     if facts.get("layout", POSIX) != POSIX:
         destroy_of_run(client, pool, label)

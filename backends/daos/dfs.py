@@ -47,7 +47,7 @@ class DaosDfs(ondaos.OnDaos):
         if engine == "fio" and cast(DaosDfsOptions, self.options).container:
             return (
                 "fio's dfs engine works in the root of a container only, and in one that is "
-                "given (options.container) the suite works in a directory of its own"
+                "given (options.container) the suite works in its own directory"
             )
         return ""
 

@@ -163,7 +163,7 @@ class DaosDfuse(DfuseNode):
         if "tree" in details:
             folder = Path(details["tree"])
             if trouble := fuse.trouble(folder, servers=True):
-                raise BackendError(f"{trouble}: {folder} is left there")
+                raise BackendError(f"{trouble}: {folder} was not removed")
             return owned_dirs.release_tree(folder, details["tag"], context.journal)
         self.unmount(access, context.journal)
         mounting.remove_point(Path(details["point"]), context.journal)

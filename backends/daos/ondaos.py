@@ -217,7 +217,7 @@ class OnDaos(Backend):
         """Free bytes of the pool, which others may fill too."""
         pool = str(access.details["pool"]) if access else self._chosen.pool
         if not pool:
-            return Space(None, None, "unknown: each level has a pool of its own")
+            return Space(None, None, "unknown: each level has its own pool")
         try:
             return daos_facts.free(self._chosen.client.pool_query(pool))
         except BackendError as error:

@@ -45,13 +45,13 @@ class DaosOptions(BackendOptions):
     pool: str = Field(
         "",
         pattern=f"^$|{NAME}",
-        description="label or UUID of the pool, which exists; not with levels",
+        description="label or UUID of the pool, which must exist; not with levels",
     )
     container: str = Field(
         "",
         pattern=f"^$|{NAME}",
-        description="label or UUID of a POSIX container that exists: the suite works in a "
-        "directory of its own there, and never destroys it; default: a container of its own",
+        description="label or UUID of an existing POSIX container: the suite works in its own "
+        "directory there, and never destroys the container; default: a new container",
     )
     system: str = Field("", pattern=f"^$|{NAME}", description="DAOS system, if not the agent's")
     deadline: PositiveDuration = Field(DEADLINE, description="for each call of DAOS's tools")
@@ -64,7 +64,7 @@ class DaosOptions(BackendOptions):
     file_oclass: str = Field("", description="object class of its files")
     chunk_size: PositiveSize | None = Field(None, description="chunk size of its files")
     rd_fac: int | None = Field(
-        None, ge=0, le=5, description="redundancy factor: failures that its data outlives"
+        None, ge=0, le=5, description="redundancy factor: how many failures its data survives"
     )
     rd_lvl: Literal["", "rank", "node"] = Field(
         "",
@@ -76,7 +76,7 @@ class DaosOptions(BackendOptions):
     library: str = Field(
         "",
         pattern=r"^$|^/[^\n]*$",
-        description="folder of libdaos.so.2 and libdfs.so, which root or you own and nobody else "
+        description="folder of libdaos.so.2 and libdfs.so, owned by root or you, which nobody else "
         "can change; default: where the loader finds them, else beside the tool daos",
     )
     levels: DaosLevelOptions | None = Field(
@@ -95,7 +95,7 @@ class DaosOptions(BackendOptions):
         if bool(self.pool) == (self.levels is not None):
             raise ValueError("give either pool or levels")
         if self.container and self.levels is not None:
-            raise ValueError("container: each of levels has a pool of its own")
+            raise ValueError("container: not with levels, since each level has its own pool")
         return self
 
     @model_validator(mode="after")
@@ -112,7 +112,7 @@ class DaosOptions(BackendOptions):
     def _of_our_container(self) -> DaosOptions:
         beside = [name for name in (*_WORDS, *_PROPERTIES) if name in self.model_fields_set]
         if self.container and beside:
-            raise ValueError(f"{', '.join(beside)}: the named container has its own")
+            raise ValueError(f"{', '.join(beside)}: the named container keeps its own")
         return self
 
     @property
@@ -125,7 +125,9 @@ class DaosOptions(BackendOptions):
         named = {options[factor]: value for factor, value in level.items() if factor in options}
         twice = [option for option in named if option in self.model_fields_set]
         if twice:
-            raise BackendError(f"options.{twice[0]}: it is a cluster factor too: leave it out")
+            raise BackendError(
+                f"options.{twice[0]}: it is also a cluster factor: leave the option out"
+            )
         try:
             return self.model_validate({**self.model_dump(exclude_unset=True), **named})
         except ValidationError as error:
@@ -183,7 +185,7 @@ class DaosObjectsOptions(DaosOptions):
     def _without_files(self) -> DaosObjectsOptions:
         beside = [name for name in _OF_FILES if name in self.model_fields_set]
         if beside:
-            raise ValueError(f"{', '.join(beside)}: of containers with files (daos-dfs)")
+            raise ValueError(f"{', '.join(beside)}: only for containers with files (daos-dfs)")
         return self
 
     @property

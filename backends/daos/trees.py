@@ -56,14 +56,16 @@ def remove_recorded(facts: Mapping[str, Any], library: str = "") -> bool:
     pool, container = str(facts["pool"]), str(facts["container"])
     words = [word for word in (pool, container, system) if word]
     if not _NAME.fullmatch(name) or not all(map(tool.is_name, words)):
-        raise BackendError(f"{name!r} in {words}: not what the suite records: nothing destroyed")
+        raise BackendError(
+            f"{name!r} in {words}: not a record that the suite writes: nothing was destroyed"
+        )
     client = Client(system, tool.recorded_deadline(facts))
     place = Place(client, pool, container, str(facts["uuid"]), own=False)
     there = place.query()
     if there is None:
         return False
     if there.container_uuid != place.uuid:
-        raise BackendError(f"{place.gone()}: nothing removed from it")
+        raise BackendError(f"{place.gone()}: nothing was removed from it")
     _folders(place, library).remove(f"/{name}")
     return True
 

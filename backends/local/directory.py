@@ -46,7 +46,7 @@ class DirectoryOptions(BackendOptions):
     @classmethod
     def _path(cls, value: str) -> str:
         if "\0" in value:
-            raise ValueError(f"path {value!r} must not hold a NUL character")
+            raise ValueError(f"path {value!r} must not contain a NUL character")
         if not _BEGIN.fullmatch(value):
             raise ValueError(
                 f"path {value!r} must be absolute or begin with ~, $HOME or $TMPDIR; other "

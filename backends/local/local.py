@@ -77,7 +77,7 @@ class LocalOptions(BackendOptions):
         if self.image and self.device:
             raise ValueError("give either image or device, not both")
         if self.serial and not self.device:
-            raise ValueError("serial belongs to device, and there is no device")
+            raise ValueError("serial needs device, which is not given")
         for name in ("image", "device"):
             value = getattr(self, name)
             if value and not value.startswith(("/", "~/")):

@@ -25,7 +25,7 @@ class Item:
 def check(as_json: common.Json = False) -> None:
     """Show which backends, workloads, engines and launchers work here, or why not.
 
-    Audits of other packages are listed too: they judge every run that is made or imported here.
+    Audits from other packages are listed too: they judge every run made or imported here.
 
     Example: fsmatrix check --json
     """

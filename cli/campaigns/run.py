@@ -28,7 +28,10 @@ def run(
     campaign: common.CampaignToResume = None,
     out: common.Out = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue with what the directory does not have yet.")
+        bool,
+        typer.Option(
+            "--resume", help="Continue with the runs that the directory does not have yet."
+        ),
     ] = False,
     retry_failed: common.RetryFailed = False,
     sets: common.Sets = None,

@@ -27,7 +27,7 @@ def submit(
         int | None, typer.Option(min=1, help="Client nodes: short for --set geometry.nodes=N.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Queue only what is neither stored nor queued.")
+        bool, typer.Option("--resume", help="Queue only runs that are neither stored nor queued.")
     ] = False,
     retry_failed: common.RetryFailed = False,
     sets: common.Sets = None,

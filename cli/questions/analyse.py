@@ -66,7 +66,9 @@ Wheres = Annotated[
 Tolerance = Annotated[
     str, typer.Option("--tolerance", help="Largest difference that does not matter: 5% or 0.05.")
 ]
-Alpha = Annotated[float, typer.Option("--alpha", help="Chance of a false claim over all cells.")]
+Alpha = Annotated[
+    float, typer.Option("--alpha", help="Probability of any false claim over all cells.")
+]
 CorrectionName = Annotated[
     str,
     typer.Option("--correction", help="For many cells: max-t, holm, benjamini-hochberg or none."),

@@ -35,7 +35,7 @@ def history(
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """Follow medians over campaigns: where they step, and what else changed there.
+    """Follow medians over campaigns: where they jump, and what else changed there.
 
     --fail-if judges the newest campaign against the one before it.
 

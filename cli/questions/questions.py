@@ -32,10 +32,10 @@ def fairness(
     out: analyse.Out = None,
     as_json: common.Json = False,
 ) -> None:
-    """Are the targets compared fairly?  What each is built on, side by side.
+    """Are the targets compared fairly?  The facts about each, side by side.
 
-    Redundancy, durability, caches, transport, media, servers: what is equal, what favours whom and
-    why, and what is not known (docs/ceph-vs-daos.md).
+    Redundancy, durability, caches, transport, media, servers: what is equal, what favours
+    which target and why, and what is not known (docs/ceph-vs-daos.md).
 
     Example: fsmatrix fairness out --targets ceph,daos
     """
@@ -57,7 +57,7 @@ def effects(
         ),
     ] = None,
     order: Annotated[
-        int, typer.Option("--order", help="Most factors in one interaction: 1 to 3.")
+        int, typer.Option("--order", help="Largest number of factors in one interaction: 1 to 3.")
     ] = 2,
 ) -> Ask:
     """Effect of each factor, and interactions between factors (analysis of variance).
@@ -84,7 +84,7 @@ def curves(
         list[str] | None,
         typer.Option(
             "--panel",
-            help="A factor with a panel for each of its levels (repeatable).",
+            help="Draw one panel for each level of this factor (repeatable).",
             autocompletion=completion.factors,
         ),
     ] = None,
@@ -237,7 +237,7 @@ def traffic(
 
 @question
 def lhcb() -> Ask:
-    """The histogram of the LHCb analysis, whether all runs have it, and rates.
+    """Show the LHCb analysis: its histogram, whether all runs agree, and rates.
 
     Example: fsmatrix lhcb out --out mass.pdf
     """

@@ -120,7 +120,7 @@ def bottleneck(
     ] = None,
     unit: analyse.UnitName = None,
 ) -> Ask:
-    """Where bandwidth stops growing, and what is at its limit there.
+    """Where bandwidth stops growing, and which resource is at its limit there.
 
     Example: fsmatrix bottleneck out --limit network=1.25GB --out figure10.pdf
     """

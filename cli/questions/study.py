@@ -21,7 +21,7 @@ PARTS = 10  # how often the reading says how far it is
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="What a collection of other people's results shows, and where yours stand in it.",
+    help="What a collection of other people's results shows, and how yours compare.",
 )
 
 

@@ -93,7 +93,7 @@ def ceph(
 @app.command("daos")
 def daos(
     nodes: Annotated[
-        int, typer.Option(help="Storage nodes: a server with one engine each, which polls.")
+        int, typer.Option(help="Storage nodes: each is a server with one engine, which polls.")
     ] = 2,
     targets_per_node: Annotated[int, typer.Option(help="Targets of each engine.")] = 1,
     memory: Annotated[
@@ -104,7 +104,7 @@ def daos(
     ] = "none",
     pool: Annotated[str, typer.Option(help="Label of the pool on all nodes.")] = "fsmatrix",
     pool_percent: Annotated[
-        int, typer.Option(help="Part of the storage that the pool takes; 0: no pool.")
+        int, typer.Option(help="Percentage of the storage that the pool takes; 0: no pool.")
     ] = 50,
     directory: Directory = DEFAULTS["daos"],
     as_json: common.Json = False,

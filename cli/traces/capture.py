@@ -11,11 +11,12 @@ import typer
 from fsmatrix.cli import common, terminal
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
-Command = Annotated[list[str], typer.Argument(help="The command and its words, after --.")]
+Command = Annotated[list[str], typer.Argument(help="The command and its arguments, after --.")]
 Roots = Annotated[
     list[Path] | None,
     typer.Option(
-        "--root", help="Only files below this directory (repeatable; else below this one)."
+        "--root",
+        help="Only files below this directory (repeatable). Default: the working directory.",
     ),
 ]
 HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes of such a file
@@ -33,7 +34,7 @@ def capture(
         ),
     ] = False,
 ) -> None:
-    """Run a command and write down what it does to its files.
+    """Run a command and record what it does to its files.
 
     Its output, its input and its exit status are passed through; status 2 and a message that
     begins with "error:" if nothing was captured.  strace makes the command slower.
@@ -61,7 +62,7 @@ def rank(
 ) -> None:
     """Run one rank of an MPI program under strace; all become one trace.
 
-    The text of each rank is written into the directory, which all nodes see; then
+    The text of each rank is written into the directory, which all nodes share; then
     fsmatrix trace import texts/*.strace -o t.h5 makes the trace.
 
     Example: mpirun -n 4 fsmatrix trace rank -o texts -- ./program

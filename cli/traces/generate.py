@@ -24,13 +24,17 @@ def generate(
     out: Annotated[Path, typer.Option("-o", "--out", help="Trace to write.")],
     scale: Annotated[
         float,
-        typer.Option("--scale", help="Operations and pages, as a share of the published ones."),
+        typer.Option(
+            "--scale", help="Numbers of operations and pages, relative to the published ones."
+        ),
     ] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="Another one gives another trace.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of the trace: another seed gives another trace.")
+    ] = 0,
 ) -> None:
     """Write one of the four published workloads as a trace.
 
-    Replays need no file of it: they make it themselves, block by block.
+    Replays do not need such a file: they generate the workload themselves, block by block.
 
     Example: fsmatrix trace generate ycsb-zipfian --scale 0.01 -o ycsb.h5
     """

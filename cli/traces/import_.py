@@ -33,7 +33,7 @@ def import_(
 ) -> None:
     """Import what other tools have recorded: strace, fio, dbench, Darshan, blkparse.
 
-    Paths are taken below "/", or below --root, which texts of strace need.  Several files are
+    Paths are relative to "/", or to --root, which texts of strace need.  Several files become
     threads of one trace that begin together.  Status 2: nothing was written.
 
     Example: fsmatrix trace import job1.iolog job2.iolog -o fio.h5

@@ -19,7 +19,7 @@ def info(
 ) -> None:
     """What a trace is like: operations, sizes, files, pages, reuse, order, rates.
 
-    A miss ratio is that of a cache that drops the page not used for the longest time.
+    Miss ratios are those of an LRU cache, which drops the least recently used page.
 
     Example: fsmatrix trace info git.h5 -o git.png
     """

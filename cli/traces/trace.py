@@ -10,7 +10,7 @@ from fsmatrix.cli.traces import anonymise, capture, generate, import_, info
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="What programs do to their files: captured, looked at, to be replayed.",
+    help="Capture what programs do to their files; import, examine and anonymise traces.",
 )
 COMMANDS: dict[str, Callable[..., None]] = {
     "capture": capture.capture,

@@ -124,7 +124,7 @@ class OrderSection(Section):
     )
     block: Count = Field(default=1, description="repetitions that share one attachment")
     attachments: Count = Field(
-        default=6, description="independent attachments that there should be"
+        default=6, description="how many independent attachments there should be"
     )
 
 
@@ -154,17 +154,17 @@ class Target(Section):
     options: dict[str, Any] = Field(default={}, description="options of the backend")
     when: Literal["always", "usable", "fallback", "root", "not-root"] = Field(
         default="always",
-        description="usable: take part if this machine can have it, now; fallback: likewise, and "
-        "only while fewer than two others do; root, not-root: as this user only.  A target that "
-        "is `always` there and cannot be had refuses the campaign",
+        description="usable: take part if this machine can provide it now; fallback: likewise, but "
+        "only while fewer than two others do; root, not-root: as this user only.  If a target "
+        "is `always` and cannot be provided, the campaign is refused",
     )
     testbed: dict[str, Any] | None = Field(
         default=None,
-        description="bring a real Ceph or DAOS up on this machine for it, with these options of "
-        "`fsmatrix testbed up`; storage_nodes (of Ceph also interface) is then a cluster factor",
+        description="bring up a real Ceph or DAOS on this machine for it, with these options of "
+        "`fsmatrix testbed up`; storage_nodes (and for Ceph interface) is then a cluster factor",
     )
     system: Name | None = Field(
-        default=None, description="the cluster behind it; one job at a time each"
+        default=None, description="the cluster behind it; each runs one job at a time"
     )
     attributes: dict[Name, Scalar] = Field(
         default={},
@@ -174,7 +174,7 @@ class Target(Section):
         default={}, description="how an attribute or a level is made; hardware if absent"
     )
     deployment: DeploymentSection = Field(
-        default=DeploymentSection(), description="facts that the storage cannot be asked for"
+        default=DeploymentSection(), description="facts that cannot be queried from the storage"
     )
     limits: TargetLimits = Field(default=TargetLimits(), description="what it cannot exceed")
     reference: bool = Field(
@@ -190,7 +190,7 @@ class WorkloadEntry(Section):
 
     workload: str = Field(description="name of the workload")
     engine: str | None = Field(
-        default=None, description="program that does it; the workload's first"
+        default=None, description="program that does it; default: the workload's first"
     )
     options: dict[str, Any] = Field(default={}, description="options of the workload")
     geometry: PartialGeometry = Field(
@@ -210,14 +210,14 @@ class Defaults(Section):
     )
     cache_method: Literal["auto", "drop_caches", "fadvise"] = Field(
         default="auto",
-        description="how caches are emptied; auto: fadvise where it works, else drop_caches",
+        description="how caches are emptied; auto: fadvise where it works, otherwise drop_caches",
     )
     settle: SettleSection = Field(default=SettleSection(), description="waiting for a quiet system")
     affinity: Literal["none", "core"] = Field(
         default="none", description="CPUs of a rank: all of its node, or one of its own per thread"
     )
     geometry: GeometrySection = Field(
-        default=GeometrySection(), description="geometry where none is said"
+        default=GeometrySection(), description="geometry where an entry gives none"
     )
     order: OrderSection = Field(default=OrderSection(), description="blocks, attachments, seed")
     engines: dict[Name, str] = Field(
@@ -253,5 +253,5 @@ class Campaign(Defaults):
     )
     cache: CacheState = Field(default="cold", description="state of the caches before a read")
     impossible: Literal["refuse", "skip"] = Field(
-        default="refuse", description="what happens to pairs of workload and target that cannot be"
+        default="refuse", description="what happens to impossible pairs of workload and target"
     )

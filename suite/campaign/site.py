@@ -67,7 +67,7 @@ class Mpi(Section):
 
     launcher: str | None = Field(default=None, description="launcher that `auto` means here")
     options: tuple[str, ...] = Field(default=(), description="further arguments of the launcher")
-    module: str | None = Field(default=None, description="environment module that brings it")
+    module: str | None = Field(default=None, description="environment module that provides it")
 
 
 class Fabric(Section):
@@ -110,7 +110,7 @@ class Site(Section):
         default={}, description="mount point -> type of file system that must be mounted there"
     )
     forbidden_paths: tuple[AbsolutePath, ...] = Field(
-        default=(), description="nothing is read or written at or below them"
+        default=(), description="paths at or below which nothing is read or written"
     )
     caps: Caps = Field(default=Caps(), description="bounds that no campaign overrides")
     quiet_hours: tuple[QuietHours, ...] = Field(

@@ -110,10 +110,11 @@ class SlurmSection(Section):
         default=None, description="limit of one job; twice the estimate if absent"
     )
     exclusive: SlurmOption = Field(
-        default=True, description="--exclusive: nodes of one's own; false, or user, mcs, topo"
+        default=True, description="--exclusive: whole nodes; false, or user, mcs, topo"
     )
     cpus_per_task: Count | None = Field(
-        default=None, description="--cpus-per-task, also of every step; the threads if absent"
+        default=None,
+        description="--cpus-per-task, also of every step; the number of threads if absent",
     )
     parallel: Count = Field(
         default=1, description="jobs of one storage system that may run at once; recorded, audited"
@@ -134,7 +135,8 @@ class SlurmSection(Section):
         default={}, description="engine -> modules that jobs load where it is used: {ior: [ior/4]}"
     )
     venv: Line | None = Field(
-        default=None, description="virtual environment to activate; the one that submits if absent"
+        default=None,
+        description="virtual environment to activate; if absent, the one from which you submit",
     )
     conda: Line | None = Field(default=None, description="conda environment to activate instead")
     container: Line | None = Field(

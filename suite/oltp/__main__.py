@@ -85,7 +85,7 @@ def server_of(task: Task, folder: Path) -> Server:
     data = Path(task.path) / DATA
     if task.do == "load":
         if data.exists():
-            raise OltpError(f"{data} is there already: a database is made in a new directory only")
+            raise OltpError(f"{data} exists already: a database is made only in a new directory")
         data.mkdir(0o700)
         accounts.own(data, account, 0o700)
     if pids := of_directory(data):

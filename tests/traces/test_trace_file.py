@@ -162,7 +162,7 @@ def test_files_that_are_no_traces(tmp_path: Path) -> None:
         pass
     with h5py.File(tmp_path / "other.h5", "w"):
         pass
-    with pytest.raises(TraceError, match="no trace of fsmatrix"), opened(tmp_path / "other.h5"):
+    with pytest.raises(TraceError, match="not a trace of fsmatrix"), opened(tmp_path / "other.h5"):
         pass
     with h5py.File(small(tmp_path / "newer.h5"), "r+") as file:
         file.attrs["version"] = 2

@@ -200,7 +200,7 @@ def _folder(text: Text, given: Path | str | None) -> bytes | None:
         return None
     path = os.fsencode(folder) if isinstance(folder, str | Path) else b""
     if not path.startswith(b"/") or b"\0" in path:
-        raise TraceError(text.path, f"its working directory is {folder!r}: no absolute path")
+        raise TraceError(text.path, f"its working directory is {folder!r}, not an absolute path")
     return path.rstrip(b"/")
 
 
@@ -210,7 +210,7 @@ def _roots(texts: Sequence[Text], given: Sequence[Path | str]) -> Roots:
     paths = [os.fsencode(root) if isinstance(root, str | Path) else b"" for root in roots]
     for path, root in zip(paths, roots, strict=True):
         if not path.startswith(b"/") or b"\0" in path:
-            raise TraceError(texts[0].path, f"its root is {root!r}: no absolute path")
+            raise TraceError(texts[0].path, f"its root is {root!r}, not an absolute path")
     try:
         return Roots(paths)
     except ValueError as error:
@@ -220,7 +220,7 @@ def _roots(texts: Sequence[Text], given: Sequence[Path | str]) -> Roots:
 def _rank(text: Text) -> int:
     rank: Any = text.header.get("rank", text.space)
     if not isinstance(rank, int) or not 0 <= rank < MOST_RANK:
-        raise TraceError(text.path, f"line 1: a rank of {rank!r}")
+        raise TraceError(text.path, f"line 1: {rank!r} is not a rank")
     return rank
 
 

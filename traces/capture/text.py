@@ -163,8 +163,8 @@ class Text:
         elif seconds is not None:
             if int(seconds) < NO_EPOCH:
                 raise Malformed(
-                    f"the time {seconds.decode()}.{fraction.decode()} is none of the clock (strace "
-                    "-r?); -ttt or --absolute-timestamps=format:unix,precision:ns are allowed"
+                    f"the time {seconds.decode()}.{fraction.decode()} is not a time of the clock "
+                    "(strace -r?); -ttt or --absolute-timestamps=format:unix,precision:ns are allowed"
                 )
             time = int(seconds) * 10**9 + int(fraction.ljust(9, b"0"))
             if time >= 1 << 63:

@@ -126,9 +126,9 @@ def generate(name: str, scale: float = 1.0, seed: int = 0) -> Generated:
     in NAMES, or a scale that is not above 0 and at most MOST_SCALE.
     """
     if name not in WORKLOADS:
-        raise ValueError(f"no workload {name!r} is published: there are {', '.join(NAMES)}")
+        raise ValueError(f"unknown published workload {name!r}: known are {', '.join(NAMES)}")
     if not 0 < scale <= MOST_SCALE:
-        raise ValueError(f"a scale of {scale:g}: above 0 and at most {MOST_SCALE:g} are allowed")
+        raise ValueError(f"scale {scale:g}: must be above 0 and at most {MOST_SCALE:g}")
     data = published(name)
     pages, make = WORKLOADS[name](data, scale, mix(salt(name), seed))
     threads = int(data.values.get("threads", 1))

@@ -50,7 +50,7 @@ class Blkparse(Importer):
     def read(self, inputs: Sequence[Path], writer: TraceWriter, roots: Sequence[Path]) -> Header:
         path = single(inputs, "blkparse itself merges devices")
         if roots:
-            raise TraceError(path, "events of devices have no paths: no root can be given")
+            raise TraceError(path, "events of devices have no paths: --root cannot be used")
         issue = _issue(path)
         text, reading = Lines(path), _Reading(writer)
         for event in events(text, issue, reading.unseen):

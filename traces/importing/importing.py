@@ -51,9 +51,11 @@ def _recognised(inputs: Sequence[Path]) -> str:
         name = next((name for name, each in importers.items() if each.recognises(begin)), "")
         if not name:
             formats = ", ".join(importers)
-            raise TraceError(path, f"is no trace of a known format; --format names one: {formats}")
+            raise TraceError(
+                path, f"not a trace of a known format; name one with --format: {formats}"
+            )
         if common and name != common:
-            raise TraceError(path, f"is of the format {name}; {inputs[0]} is of {common}")
+            raise TraceError(path, f"has the format {name}, but {inputs[0]} has {common}")
         common = name
     return common
 

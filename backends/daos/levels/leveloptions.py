@@ -60,7 +60,7 @@ class DaosLevelOptions(BaseModel):
             return self
         beside = [name for name in _OF_MAKING if name in self.model_fields_set]
         if beside:
-            raise ValueError(f"{', '.join(beside)}: the named pools are there already")
+            raise ValueError(f"{', '.join(beside)}: the named pools exist already")
         return self
 
     def prepared(self, level: Mapping[str, Any]) -> DaosPreparedPool | None:

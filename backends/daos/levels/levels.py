@@ -180,7 +180,9 @@ def destroy_recorded(facts: Mapping[str, Any]) -> bool:
     """
     label, control = str(facts["name"]), str(facts["control"])
     if not tool.is_name(label) or not label.startswith(PREFIX) or not FILE.fullmatch(control):
-        raise BackendError(f"{label!r}, {control!r}: not what the suite records: nothing destroyed")
+        raise BackendError(
+            f"{label!r}, {control!r}: not a record that the suite writes: nothing was destroyed"
+        )
     by = Control(control, tool.recorded_deadline(facts))
     pool, uuid = by.pool(label), str(facts.get("uuid", ""))
     if pool is None:

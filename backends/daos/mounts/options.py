@@ -36,7 +36,7 @@ class DaosDfuseOptions(DaosOptions):
 
     option_of: ClassVar[Mapping[str, str]] = {**OPTION_OF, **{name: name for name in FACTORS}}
 
-    path: str = Field("", description="a directory of a DFUSE that is mounted already: used as is")
+    path: str = Field("", description="a directory in an existing DFUSE mount, used as it is")
     caching: Caching = Field(
         "site", description="site: dfuse's own and the container's; write_through; disabled"
     )
@@ -47,7 +47,7 @@ class DaosDfuseOptions(DaosOptions):
     thread_count: int | None = Field(None, ge=2, le=1024, description="threads of each dfuse")
     eq_count: int | None = Field(None, ge=1, le=64, description="event queues of each dfuse")
     interception: Preload = Field(
-        "none", description="library put into programs: none, ioil, pil4dfs"
+        "none", description="library loaded into programs: none, ioil, pil4dfs"
     )
     interception_library: str = Field(
         "", description="its absolute path, if it is not where the loader looks"
@@ -75,9 +75,9 @@ class DaosDfuseOptions(DaosOptions):
     def _one_pool(self) -> DaosDfuseOptions:
         given = [bool(self.pool), self.levels is not None, bool(self.path)]
         if sum(given) != 1:
-            raise ValueError("give one of pool, levels, and path of a mount that is there")
+            raise ValueError("give exactly one of pool, levels, and path (of an existing mount)")
         if self.container and self.levels is not None:
-            raise ValueError("container: each of levels has a pool of its own")
+            raise ValueError("container: not with levels, since each level has its own pool")
         return self
 
     @model_validator(mode="after")
@@ -85,11 +85,11 @@ class DaosDfuseOptions(DaosOptions):
         beside = self.model_fields_set - _OF_ANY_MOUNT
         if self.path and beside:
             names = ", ".join(sorted(beside))
-            raise ValueError(f"{names}: cannot be set on a mount that is found (path)")
+            raise ValueError(f"{names}: cannot be set on an existing mount (path)")
         if self.container and self.cache_attributes:
-            raise ValueError("cache_attributes: the named container has its own")
+            raise ValueError("cache_attributes: the named container keeps its own attributes")
         if self.caching == "disabled" and self.cache_attributes:
-            raise ValueError("cache_attributes: they do not count where caching is disabled")
+            raise ValueError("cache_attributes: they have no effect where caching is disabled")
         return self
 
     @property

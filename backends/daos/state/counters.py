@@ -60,7 +60,7 @@ def _metrics(index: int, pool: str) -> dict[str, float]:
     argv = [TOOL, f"--srv_idx={index}", "--csv"]
     values = parse(tools.run(argv, deadline=TIMEOUT).stdout.splitlines(), pool)
     if not values:
-        raise ToolError(f"{TOOL} tells nothing of pool {pool}")
+        raise ToolError(f"{TOOL} reports nothing about pool {pool}")
     return values
 
 

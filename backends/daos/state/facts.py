@@ -32,7 +32,7 @@ def pool_facts(pool: Pool) -> dict[str, Any]:
 def container_facts(container: Container | None) -> dict[str, Any]:
     """Layout and object classes of a container; BackendError if it is not there."""
     if container is None:
-        raise BackendError("the container is not there")
+        raise BackendError("the container does not exist")
     return container.model_dump()
 
 

@@ -24,7 +24,7 @@ EXIST, NONEXIST, BUSY = -1004, -1005, -1012  # DER_EXIST, DER_NONEXIST, DER_BUSY
 MEANINGS = {
     -1001: "this user has no right to that: see the access lists of pool and container",
     -1003: "the pool cannot hold that: too few failure domains for these properties",
-    -1005: "there is none of that name or UUID in this system",
+    -1005: "this system has no object of that name or UUID",
     -1007: "no space is left",
     -1011: "the servers did not answer in time",
     -1025: "daos_agent may have died, or nothing of that name is there",
@@ -46,7 +46,7 @@ def recorded_deadline(facts: Mapping[str, Any]) -> float:
     """Of a journal entry; entries of older releases have none.  BackendError if it is none."""
     deadline = facts.get("deadline", DEADLINE)
     if not isinstance(deadline, int | float) or not 0 < deadline < float("inf"):
-        raise BackendError(f"{deadline!r} is no deadline: nothing destroyed")
+        raise BackendError(f"{deadline!r} is not a deadline: nothing was destroyed")
     return float(deadline)
 
 
@@ -76,7 +76,7 @@ def ask(argv: Sequence[str], deadline: float) -> Any:
     answer = _answer_in(ran.stdout)
     if answer is None:
         status = f"exit status {ran.returncode}: {ran.complaint[:_SHOWN]}"
-        raise ToolError(f"{called} gave no answer that can be read ({status})")
+        raise ToolError(f"{called} gave no readable answer ({status})")
     status = answer["status"]
     if answer["error"] is not None or status != 0 or ran.returncode != 0:
         reason = answer["error"] or ran.complaint[:_SHOWN]

@@ -209,7 +209,7 @@ class Devices(Backend):
             if here:
                 evidence.append(page_cache.bring(Path(path), here, state, method))
         if left:
-            raise BackendError(f"cache: {sorted(left)[0]} is on none of the devices")
+            raise BackendError(f"cache: {sorted(left)[0]} is not on any of the devices")
         return _together(evidence)
 
     @classmethod

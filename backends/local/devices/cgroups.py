@@ -54,7 +54,7 @@ def controller() -> Controller:
         if mount.fstype == "cgroup" and "blkio" in mount.super_options.split(","):
             if (root / _V1["read_bytes"]).exists():
                 return Controller(1, root)
-            raise BackendError("the kernel has cgroup v1 blkio without throttling")
+            raise BackendError("the kernel's cgroup v1 blkio has no throttling")
     for mount in mounts.mounts():
         root = Path(mount.point)
         controllers = root / "cgroup.controllers"
@@ -79,7 +79,7 @@ def own(cgroup: Controller) -> Path:
                 f"the cgroup {folder} of this process cannot limit block devices: start it in one "
                 "that can (systemd-run --scope -p IOAccounting=yes ...)"
             )
-    raise BackendError(f"{PROC_SELF} names no cgroup of this process that limits block devices")
+    raise BackendError(f"{PROC_SELF} names no cgroup of this process that can limit block devices")
 
 
 def make(cgroup: Controller, name: str) -> Path:

@@ -29,7 +29,7 @@ def refusal(options: DevicesOptions) -> str:
         if device in on:
             return (
                 f"{on[device]} and {path} are on the same file system ({mount_of(path).point}): "
-                "each must be on a device of its own; is one of them not mounted?"
+                "each must be on its own device; is one of them not mounted?"
             )
         on[device] = path
     return ""

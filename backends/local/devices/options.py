@@ -51,7 +51,7 @@ class DevicesOptions(BackendOptions):
         for path in value:
             DirectoryOptions(path=path)
         if len(set(value)) < len(value):
-            raise ValueError("a path is there twice")
+            raise ValueError("a path is given twice")
         return value
 
     @model_validator(mode="after")
@@ -59,7 +59,7 @@ class DevicesOptions(BackendOptions):
         if bool(self.paths) == (self.emulated is not None):
             raise ValueError("give either paths or emulated")
         if self.emulated and self.expect_fs:
-            raise ValueError("expect_fs belongs to paths")
+            raise ValueError("expect_fs needs paths")
         return self
 
     @property

@@ -56,7 +56,7 @@ class CleanerOptions(BaseModel):
     @classmethod
     def _pause(cls, value: float) -> float:
         if value < 1:
-            raise ValueError("at least one second between two steps")
+            raise ValueError("must be at least one second between two steps")
         return value
 
     @property

@@ -94,7 +94,7 @@ def mount_at(
             journal.end(entry)
             raise
         if mounts.mounted_at(point) is None:
-            raise BackendError(f"mount gave no error, but nothing is mounted at {point}")
+            raise BackendError(f"mount reported no error, but nothing is mounted at {point}")
     data = point / DATA
     data.mkdir(exist_ok=True)
     data.chmod(0o777)
@@ -161,7 +161,7 @@ def make_point(point: Path, journal: Journal) -> None:
     BackendError if it is none.  `remove_made_point` removes what was made here.
     """
     if point.is_symlink() or (point.exists() and not point.is_dir()):
-        raise BackendError(f"mount point {point} is no directory")
+        raise BackendError(f"mount point {point} is not a directory")
     if not point.exists():
         journal.begin("folder", path=str(point), by_mount=True)
         point.mkdir(parents=True)

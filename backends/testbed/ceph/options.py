@@ -41,7 +41,8 @@ class CephTestbedOptions(StorageOptions):
     """A Ceph test bed.  Every storage node is a host bucket of its own."""
 
     osds_per_node: Annotated[int, Field(ge=1, le=24)] | Literal["study"] = Field(
-        default=1, description="OSDs of each node; study: 6 of sata, 3 of pcie, as in the SSD study"
+        default=1,
+        description="OSDs of each node; study: 6 for sata, 3 for pcie, as in the SSD study",
     )
     interface: Literal["sata", "pcie", "none"] = Field(
         default="none", description="drives to emulate: throttled loop devices; none: plain files"
@@ -50,7 +51,7 @@ class CephTestbedOptions(StorageOptions):
         default=0.1,
         gt=0,
         le=1,
-        description="speed of an emulated drive, as a part of the real one's",
+        description="speed of an emulated drive, as a fraction of the real one's",
     )
     redundancy: str = Field(default="size=1", description="size=1, size=3 or ec=2+1")
     failure_domain: Literal["osd", "host"] = Field(
@@ -70,7 +71,7 @@ class CephTestbedOptions(StorageOptions):
     )
     address: str = Field(
         default="",
-        description="IP address of the daemons, already on this machine; default: an own one",
+        description="IP address of the daemons, already on this machine; default: one of its own",
     )
 
     @field_validator("redundancy")

@@ -28,7 +28,7 @@ def do(task: Task, folder: Path, memory: Path | None = None) -> dict[str, Any]:
     data = Path(task.path) / SQLITE_DATA
     if task.do == "load":
         if data.exists():
-            raise OltpError(f"{data} is there already: a database is made in a new directory only")
+            raise OltpError(f"{data} exists already: a database is made only in a new directory")
         data.mkdir(0o700)
     if pids := of_directory(data):
         raise OltpError(f"{data} is in use by another process, pid {pids[0]}")

@@ -37,13 +37,14 @@ class ReplayOptions(WorkloadOptions):
     trace: TraceOption = Field(
         default=None,
         description="absolute path of a trace file, the same on all client nodes, or "
-        "`example:NAME` of one that comes with fsmatrix; known by its SHA-256",
+        "`example:NAME` for one that comes with fsmatrix; identified by its SHA-256",
     )
     generator: str | None = Field(
         default=None, description=f"instead of a trace, a published workload: {', '.join(NAMES)}"
     )
     scale: Annotated[float, Field(gt=0, le=MOST_SCALE)] = Field(
-        default=1.0, description="generator: operations and pages, times those published"
+        default=1.0,
+        description="generator: numbers of operations and pages, relative to the published",
     )
     mode: Literal["closed", "queue", "timed"] = Field(
         default="closed",
@@ -52,24 +53,24 @@ class ReplayOptions(WorkloadOptions):
     )
     time_scale: Annotated[float, Field(ge=0, le=1000)] | None = Field(
         default=None,
-        description="timed: of the issue times, 1 if absent; closed: of the think times, none if "
-        "absent",
+        description="timed: factor of the issue times, 1 if absent; closed: factor of the think "
+        "times, without which there are none",
     )
     window: tuple[Duration, Duration] | None = Field(
         default=None,
-        description="what was issued from the first time on and before the second, after the "
-        "trace's start; all if absent",
+        description="only operations issued from the first time up to the second, counted from "
+        "the trace's start; all if absent",
     )
     files: tuple[Pattern, ...] = Field(
         default=(), description="patterns (`*`, `?`, `[...]`) of paths in the trace; all if empty"
     )
     kinds: tuple[KindName, ...] = Field(
         default=(),
-        description="kinds of operations; opens and closes come with what needs them; all if empty",
+        description="kinds of operations; opens and closes that they need are added; all if empty",
     )
     clients: Literal["shared", "private"] = Field(
         default="shared",
-        description="processes divide the trace on one tree, or each plays all of it on its own",
+        description="processes share the trace on one tree, or each plays all of it on its own",
     )
     direct: bool | None = Field(
         default=None,
@@ -77,21 +78,21 @@ class ReplayOptions(WorkloadOptions):
     )
     unaligned: Literal["widened", "buffered"] = Field(
         default="widened",
-        description="direct: what is not aligned to 4096 bytes moves all that it touches, or goes "
-        "through a second, buffered handle",
+        description="direct: an operation not aligned to 4096 bytes moves all blocks that it "
+        "touches, or goes through a second, buffered handle",
     )
     fill: Literal["filled", "sparse"] = Field(
         default="filled",
-        description="files of the tree are written, or only made as long: holes are read from no "
-        "device",
+        description="files of the tree are written, or only extended to their length: no device "
+        "is read for holes",
     )
     read_ahead: bool = Field(
         default=True,
         description="on paths: whether the kernel may read ahead of what is asked for "
-        "(false: POSIX_FADV_RANDOM after each open, whose latency then has it)",
+        "(false: POSIX_FADV_RANDOM after each open, included in its latency)",
     )
     fidelity: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.99, description="share of the operations below which a finding is given"
+        default=0.99, description="share of operations as captured, below which there is a finding"
     )
 
     @model_validator(mode="after")

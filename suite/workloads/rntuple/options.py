@@ -60,15 +60,15 @@ class RntupleOptions(WorkloadOptions):
     """How many events of which kind, and how they are stored.  Sizes in bytes."""
 
     events: Annotated[int, Field(strict=True, ge=1, le=MOST_EVENTS)] = Field(
-        default=EVENTS, description="of all processes together; with source: at most so many"
+        default=EVENTS, description="of all processes together; with source: at most this many"
     )
     event_seed: Annotated[int, Field(strict=True, ge=0, lt=1 << 63)] = Field(
         default=18, description="of the generator: the same seed, the same events everywhere"
     )
     source: Source = Field(
         default=None,
-        description="instead of the generator, a file of ROOT with the 26 columns: absolute path, "
-        "the same on all client nodes; known by its SHA-256",
+        description="instead of the generator, a ROOT file with the 26 columns: absolute path, "
+        "the same on all client nodes; identified by its SHA-256",
     )
     tree: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.]{1,128}$")] = Field(
         default=TREE, description="source: name of its TTree or RNTuple"
@@ -77,10 +77,10 @@ class RntupleOptions(WorkloadOptions):
         default="zstd", description="at ROOT's own level: zstd 5, lz4 4, zlib 1"
     )
     page_size: PositiveSize = Field(
-        default=1 << 20, description="of a page of one column, at most, uncompressed"
+        default=1 << 20, description="largest page of one column, uncompressed"
     )
     cluster_size: PositiveSize = Field(
-        default=CLUSTER, description="of a cluster, about, compressed; not by uproot"
+        default=CLUSTER, description="approximate, of a cluster, compressed; not used by uproot"
     )
     fsync: bool = Field(default=True, description="at the end of writing, inside the window")
 

@@ -88,31 +88,31 @@ class TpccOptions(WorkloadOptions):
     )
     virtual_users: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = Field(
         default=None,
-        description="users that work at once, without time to key or think; as many as "
+        description="users that work at once, without keying or think times; as many as "
         "warehouses if absent, each with a home warehouse of its own",
     )
     runtime: Duration = Field(default=60.0, description="measured time, after the warm-up")
-    warm_up: Duration = Field(default=10.0, description="time before it that no number is of")
+    warm_up: Duration = Field(default=10.0, description="time before it, which is not measured")
     rate: Annotated[float, Field(gt=0, le=1e6)] | None = Field(
         default=None,
-        description="transactions per second of all types, by a schedule (open loop): latencies "
-        "count from when each was due; as fast as they can if absent",
+        description="transactions of all types per second, by a schedule (open loop): latencies "
+        "count from when each was due; as fast as possible if absent",
     )
     shared_buffers: PositiveSize = Field(
         default=8 << 20,
-        description="the database's own buffers (the flash study: 8 MiB); with SQLite each user's",
+        description="the database's own buffers (flash study: 8 MiB); with SQLite, each user's",
     )
     memory: PositiveSize | None = Field(
         default=None,
-        description="bytes that the server and its users share while they work, page cache "
-        "included, by a cgroup; the machine's if absent",
+        description="bytes that the server and its users may use together, page cache "
+        "included (by a cgroup); all of the machine's memory if absent",
     )
     isolation: Literal["read committed", "repeatable read", "serializable"] = Field(
         default="read committed",
-        description="of transactions; what fails by it is tried again.  SQLite's are serializable",
+        description="of transactions; failures that it causes are retried.  SQLite: serializable",
     )
     max_tries: Annotated[int, Field(strict=True, ge=1, le=100)] = Field(
-        default=10, description="of a transaction that others' keep from being done"
+        default=10, description="of a transaction that other transactions block"
     )
     page_size: Annotated[int, Field(strict=True)] | None = Field(
         default=None,
@@ -121,13 +121,14 @@ class TpccOptions(WorkloadOptions):
     )
     journal_mode: Literal["wal", "delete", "truncate", "persist"] | None = Field(
         default=None,
-        description="of SQLite: its log, or a rollback journal and how that ends; `wal` if absent",
+        description="of SQLite: its log, or a rollback journal and how it ends; `wal` if absent",
     )
     synchronous: Literal["normal", "full", "extra"] | None = Field(
         default=None, description="of SQLite: when it syncs; `full` if absent"
     )
     settings: Annotated[dict[str, str], BeforeValidator(_settings)] = Field(
-        default={}, description="of PostgreSQL, of those in SECURITY.md, in its words"
+        default={},
+        description="PostgreSQL's settings, by their own names; those listed in SECURITY.md",
     )
 
     @field_validator("runtime", "warm_up")

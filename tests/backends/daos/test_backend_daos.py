@@ -169,7 +169,7 @@ def test_missing_container(standin: Standin, context: ProvisionContext) -> None:
     with pytest.raises(BackendError, match=f"container {access.container} is not in pool bench"):
         backend.mount(access, context.journal)
     assert "is not in pool bench" in backend.health(access)[0]
-    assert backend.describe(access)["container"] == {"error": "the container is not there"}
+    assert backend.describe(access)["container"] == {"error": "the container does not exist"}
     backend.release(access, context)
     assert context.journal.pending() == []
 
@@ -319,7 +319,7 @@ def test_it_goes_after_a_failure_too(
     access = backend.provision({}, context)
     assert [entry.kind for entry in context.journal.pending()] == ["daos-tree"]
     standin.keep({"posix1": THEIRS | {"uuid": "other"}})
-    with pytest.raises(BackendError, match="nothing removed from it"):
+    with pytest.raises(BackendError, match="nothing was removed from it"):
         backend.release(access, context)
     assert len(list(given.iterdir())) == 1
     standin.keep({"posix1": THEIRS})
@@ -333,7 +333,7 @@ def test_it_goes_after_a_failure_too(
 )
 def test_a_forged_entry_removes_nothing(standin: Standin, facts: dict[str, Any]) -> None:
     entry = details() | {"name": "fsmatrix-t-a-00000000"} | facts
-    with pytest.raises(BackendError, match="nothing destroyed"):
+    with pytest.raises(BackendError, match="nothing was destroyed"):
         trees.remove_recorded(entry)
     assert not (standin.folder / "calls.jsonl").exists()
 

@@ -84,11 +84,11 @@ def test_a_crash_whose_container_became_another_ones(standin: Standin, tmp_path:
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        ({"pool": "--force"}, "'--force' is no name that DAOS gives"),
-        ({"system": "a b"}, "'a b' is no name that DAOS gives"),
-        ({"label": "fsmatrix-x/y"}, "'fsmatrix-x/y' is no name that DAOS gives"),
-        ({"deadline": "soon"}, "'soon' is no deadline"),
-        ({"deadline": 1e999}, "inf is no deadline"),
+        ({"pool": "--force"}, "'--force' is not a name that DAOS gives"),
+        ({"system": "a b"}, "'a b' is not a name that DAOS gives"),
+        ({"label": "fsmatrix-x/y"}, "'fsmatrix-x/y' is not a name that DAOS gives"),
+        ({"deadline": "soon"}, "'soon' is not a deadline"),
+        ({"deadline": 1e999}, "inf is not a deadline"),
     ],
 )
 def test_a_forged_entry_is_passed_to_no_tool(

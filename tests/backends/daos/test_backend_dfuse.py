@@ -48,10 +48,10 @@ def attached(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({}, "give one of pool, levels, and path"),
-        ({"pool": "p", "path": "/m"}, "give one of pool, levels, and path"),
+        ({}, "give exactly one of pool, levels, and path"),
+        ({"pool": "p", "path": "/m"}, "give exactly one of pool, levels, and path"),
         ({"path": "m"}, "must be absolute"),
-        ({"path": "/m", "caching": "disabled"}, "caching: cannot be set on a mount that is found"),
+        ({"path": "/m", "caching": "disabled"}, "caching: cannot be set on an existing mount"),
         ({"path": "/m", "oclass": "S1"}, "oclass: cannot be set"),
         ({"pool": "p", "caching": "off"}, "'site', 'write_through' or 'disabled'"),
         ({"pool": "p", "interception": "yes"}, "'none', 'ioil' or 'pil4dfs'"),
@@ -62,7 +62,7 @@ def attached(
         ({"pool": "p", "container": "c", "cache_attributes": {"attr-time": "1"}}, "has its own"),
         (
             {"pool": "p", "caching": "disabled", "cache_attributes": {"attr-time": "1"}},
-            "do not count where caching is disabled",
+            "have no effect where caching is disabled",
         ),
         ({"pool": "p", "thread_count": 1}, "greater than or equal to 2"),
         ({"pool": "p", "eq_count": 0}, "greater than or equal to 1"),
@@ -100,7 +100,7 @@ def test_what_makes_two_mounts_differ_is_a_coordinate(standin: Standin) -> None:
         dfuse().level_refusal({"caching": "off"})
     )
     twice = dfuse(caching="site").level_refusal({"caching": "disabled"})
-    assert "options.caching: it is a cluster factor too: leave it out" in twice
+    assert "options.caching: it is also a cluster factor: leave the option out" in twice
 
 
 def test_no_dfuse(standin: Standin, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +268,7 @@ def test_dfuse_that_fails_says_why(standin: Standin, context: ProvisionContext) 
     access = backend.provision({}, context)
     Path(access.details["point"]).rmdir()
     Path(access.details["point"]).symlink_to("/tmp")
-    with pytest.raises(BackendError, match="is no directory"):
+    with pytest.raises(BackendError, match="is not a directory"):
         backend.mount(access, context.journal)
     Path(access.details["point"]).unlink()
     Path(access.details["point"]).mkdir()

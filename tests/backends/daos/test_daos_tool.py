@@ -87,15 +87,15 @@ WHOLE = (DATA / "daos-pool-query.json").read_text()
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "no answer that can be read"),
-        (WHOLE[:400], "no answer that can be read"),
-        ("{}\n[1]\n{", "no answer that can be read"),
+        ("", "no readable answer"),
+        (WHOLE[:400], "no readable answer"),
+        ("{}\n[1]\n{", "no readable answer"),
         (WHOLE.replace('"total_targets": 1', '"total_targets": -1'), "total_targets"),
         (WHOLE.replace('"free": 3324566816', '"free": NaN'), "tier_stats.0.free"),
         (WHOLE.replace('"free": 3324566816', '"free": "3324566816"'), "tier_stats.0.free"),
         (WHOLE.replace('"uuid"', '"unknown"'), "uuid"),
         ('{"response": [], "error": null, "status": 0}', "response is not understood"),
-        ('{"response": null, "error": null, "status": "0"}', "no answer that can be read"),
+        ('{"response": null, "error": null, "status": "0"}', "no readable answer"),
     ],
 )
 def test_damaged_answers_are_errors(standin: Standin, text: str, reason: str) -> None:
@@ -127,7 +127,7 @@ def test_an_error_behind_exit_status_0_and_the_reverse(standin: Standin) -> None
     ("error", "status", "meaning"),
     [
         ("DER_NO_PERM(-1001)", -1001, "this user has no right to that"),
-        ("DER_NONEXIST(-1005)", -1005, "there is none of that name or UUID"),
+        ("DER_NONEXIST(-1005)", -1005, "no object of that name or UUID"),
         ("DER_MISC(-1025)", -1025, "daos_agent may have died"),
         ("DER_AGENT_COMM(-2034)", -2034, "no daos_agent answers on this node"),
     ],

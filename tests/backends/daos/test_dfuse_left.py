@@ -81,7 +81,7 @@ def test_a_found_mount_that_hangs_is_not_touched(
         assert backend.space().bytes is None
         with pytest.raises(BackendError, match="does not answer"):
             backend.mount(access, context.journal)
-        with pytest.raises(BackendError, match="is left there"):
+        with pytest.raises(BackendError, match="was not removed"):
             backend.release(access, context)
         (standin.folder / "hang").unlink()
         backend.release(access, context)

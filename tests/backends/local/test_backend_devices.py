@@ -58,7 +58,7 @@ def disks(tmp_path: Path) -> Iterator[list[Path]]:
     [
         ({}, "either paths or emulated"),
         ({"paths": ["/a"], "emulated": {"device_iops": SLOW, "adapter_iops": BOTH}}, "either"),
-        ({"paths": ["/a", "/b", "/a"]}, "a path is there twice"),
+        ({"paths": ["/a", "/b", "/a"]}, "a path is given twice"),
         ({"paths": ["a"]}, "must be absolute"),
         ({"emulated": {"count": 0, "device_iops": SLOW, "adapter_iops": BOTH}}, "greater than"),
         ({"emulated": {"device_iops": SLOW}}, "adapter_iops"),
@@ -152,7 +152,7 @@ class TestDirectories:
         assert free <= 2 * 7 * MIB  # of the fullest, twice
         assert target.space(access).source == f"2 times statfs of {access.paths[1]}"
         assert target.cache(access, "warm", ["run/f"]).facts["files"] == 1
-        with pytest.raises(BackendError, match="run/g is on none of the devices"):
+        with pytest.raises(BackendError, match="run/g is not on any of the devices"):
             target.cache(access, "warm", ["run/f", "run/g"])
         assert target.health(access) == []
         target.remove_run(access, "run")

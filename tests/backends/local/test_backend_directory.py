@@ -193,7 +193,7 @@ def test_release_never_leaves_the_tree_by_a_forged_access(
 
 
 def test_a_path_with_nul_is_refused_for_that() -> None:
-    with pytest.raises(ValidationError, match="must not hold a NUL character"):
+    with pytest.raises(ValidationError, match="must not contain a NUL character"):
         DirectoryOptions(path="/a\0b")
 
 

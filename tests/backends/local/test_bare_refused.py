@@ -161,8 +161,8 @@ def _serial(device: str) -> str:
 
 def test_what_is_no_device(image: Path, tmp_path: Path) -> None:
     for name, reason in (
-        ("/dev/null", "is no block device"),
-        ("/dev/shm", "is no block device"),
+        ("/dev/null", "is not a block device"),
+        ("/dev/shm", "is not a block device"),
         ("/dev/fsmatrix-no-such-device", "No such file or directory"),
     ):
         assert reason in refused(name, tmp_path)
@@ -171,7 +171,7 @@ def test_what_is_no_device(image: Path, tmp_path: Path) -> None:
     link.symlink_to(image)
     try:
         with untouched(image):
-            assert "is no block device" in refused(str(link), tmp_path)
+            assert "is not a block device" in refused(str(link), tmp_path)
     finally:
         link.unlink()
 

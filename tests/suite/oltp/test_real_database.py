@@ -251,7 +251,7 @@ def test_a_directory_that_is_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / DATA).mkdir()
     done = step("load", tmp_path)
     assert done.returncode == 1
-    assert "is there already" in done.stderr
+    assert "exists already" in done.stderr
     assert list((tmp_path / DATA).iterdir()) == []
 
 

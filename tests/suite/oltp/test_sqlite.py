@@ -215,7 +215,7 @@ def test_directories_that_are_there_or_in_use_are_refused(place: Path) -> None:
     assert running.done[0].returncode == 0, running.done[0].stderr
     again = step("load", place)
     assert again.returncode == 1
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr
 
 
 def test_what_is_no_database_is_an_error(tmp_path: Path) -> None:

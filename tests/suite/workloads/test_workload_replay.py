@@ -250,7 +250,7 @@ def _thread(number: int) -> Any:
     ("options", "text"),
     [
         ({}, "give trace (a file) or generator"),
-        ({"generator": "ycsb"}, "no workload 'ycsb' is published"),
+        ({"generator": "ycsb"}, "unknown published workload 'ycsb'"),
         ({"trace": "relative.h5"}, "must be an absolute path"),
         ({"trace": "/nowhere/t.h5"}, "No such file"),
         ({"trace": "sha256:12"}, "no SHA-256"),
@@ -275,7 +275,7 @@ def test_bad_options_are_refused(simple: str, options: dict[str, Any], text: str
 def test_a_file_that_is_no_trace_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.h5"
     path.write_bytes(b"nothing")
-    with pytest.raises(ValidationError, match="no trace, or damaged"):
+    with pytest.raises(ValidationError, match="not a trace, or damaged"):
         workload(trace=str(path))
 
 

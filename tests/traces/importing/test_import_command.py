@@ -71,7 +71,7 @@ def test_every_format_is_recognised_by_content(tmp_path: Path, log: Path) -> Non
         assert others == {name}
     for nothing in (b"", b"\0" * 100, b"words\n", b"fio version 1 iolog\n", b'"" "" ""\n'):
         log.write_bytes(nothing)
-        with pytest.raises(TraceError, match=r"a.log: is no trace of a known format"):
+        with pytest.raises(TraceError, match=r"a.log: not a trace of a known format"):
             import_traces([log], tmp_path / "t.h5")
 
 
@@ -95,7 +95,7 @@ def test_a_text_of_strace_is_read_as_a_capture_reads_it(tmp_path: Path, log: Pat
 
 def test_inputs_are_of_one_format(tmp_path: Path, log: Path) -> None:
     (tmp_path / "load").write_text(LOAD, encoding="ascii")
-    with pytest.raises(TraceError, match=r"load: is of the format dbench; .*a.log is of fio-iolog"):
+    with pytest.raises(TraceError, match=r"load: has the format dbench, but .*a.log has fio-iolog"):
         import_traces([log, tmp_path / "load"], tmp_path / "t.h5")
     with pytest.raises(UnknownName, match="unknown trace format 'x'"):
         import_traces([log], tmp_path / "t.h5", "x")

@@ -44,7 +44,7 @@ def opened(device: str) -> Iterator[Handle]:
         raise BackendError(f"{device} cannot be opened: {error.strerror}") from error
     try:
         if not stat.S_ISBLK(os.fstat(descriptor).st_mode):
-            raise BackendError(f"{device} is no block device")
+            raise BackendError(f"{device} is not a block device")
         yield Handle(descriptor, device)
     finally:
         os.close(descriptor)

@@ -27,7 +27,7 @@ class DeviceOptions(BackendOptions):
     destroy: str = Field(
         "",
         description="serial number of the device whose content may be destroyed; `no-signature` "
-        "where it tells none",
+        "where it has none",
     )
     buffered: bool = Field(
         False, description="through the page cache of the device, not by direct I/O"
@@ -57,8 +57,8 @@ class DeviceOptions(BackendOptions):
         if self.device and not self.destroy:
             raise ValueError(
                 "destroy must name the serial number of the device whose content may be destroyed "
-                "(`no-signature` where it tells none): lsblk --nodeps --output NAME,SERIAL"
+                "(`no-signature` where it has none): lsblk --nodeps --output NAME,SERIAL"
             )
         if self.emulated and self.destroy:
-            raise ValueError("destroy belongs to device: an emulated one is the suite's own")
+            raise ValueError("destroy needs device: an emulated device belongs to the suite")
         return self
