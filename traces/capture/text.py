@@ -164,7 +164,7 @@ class Text:
             if int(seconds) < NO_EPOCH:
                 raise Malformed(
                     f"the time {seconds.decode()}.{fraction.decode()} is not a time of the clock "
-                    "(strace -r?); -ttt or --absolute-timestamps=format:unix,precision:ns are allowed"
+                    "(strace -r?); use -ttt or --absolute-timestamps=format:unix,precision:ns"
                 )
             time = int(seconds) * 10**9 + int(fraction.ljust(9, b"0"))
             if time >= 1 << 63:
