@@ -59,7 +59,7 @@ def attached(
         ({"pool": "p", "cache_attributes": {"acl": "0"}}, "'acl' is not one of attr-time"),
         ({"pool": "p", "cache_attributes": {"attr-time": "1,x:2"}}, "is not a time"),
         ({"pool": "p", "cache_attributes": {"data-cache": "yes"}}, "is not on, off, otoc"),
-        ({"pool": "p", "container": "c", "cache_attributes": {"attr-time": "1"}}, "has its own"),
+        ({"pool": "p", "container": "c", "cache_attributes": {"attr-time": "1"}}, "keeps its own"),
         (
             {"pool": "p", "caching": "disabled", "cache_attributes": {"attr-time": "1"}},
             "have no effect where caching is disabled",

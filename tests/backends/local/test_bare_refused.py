@@ -212,7 +212,7 @@ def test_another_serial_number(image: Path, tmp_path: Path) -> None:
         ({"device": "disk.img", "destroy": "S"}, "a path below /dev"),
         ({"device": "/dev/../etc/passwd", "destroy": "S"}, "a path below /dev"),
         ({"destroy": "S"}, "either device or emulated"),
-        ({"emulated": {"iops": {"read": 1, "write": 1}}, "destroy": "S"}, "belongs to device"),
+        ({"emulated": {"iops": {"read": 1, "write": 1}}, "destroy": "S"}, "needs device"),
     ],
 )
 def test_options(options: dict[str, object], reason: str) -> None:
