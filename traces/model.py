@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +73,20 @@ class Thread:
     process: int = 0
     thread: int = 0
     rank: int = 0
+
+
+class Operation(NamedTuple):
+    """What a program asked for; COLUMNS has the units.
+
+    A tuple: an import makes one for each line, and a frozen dataclass costs several times that.
+    """
+
+    kind: Kind
+    slot: int
+    flags: int = 0
+    slot2: int = 0
+    offset: int = 0
+    size: int = 0
 
 
 class Operations(Protocol):

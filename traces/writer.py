@@ -12,7 +12,6 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results.files import asides
 from fsmatrix.results.files.hdf5 import hdf
 from fsmatrix.results.files.hdf5.fault_tolerant_file import FaultTolerantFile
@@ -26,6 +25,7 @@ from fsmatrix.traces.model import (
     VERSION,
     Columns,
     Header,
+    Operation,
     Thread,
     TraceError,
     name_problem,
@@ -114,19 +114,15 @@ class TraceWriter:
     # -- operations ------------------------------------------------------------------------
     def add(
         self,
-        kind: Kind,
-        slot: int,
+        operation: Operation,
         time: int,
         *,
         thread: int = 0,
-        flags: int = 0,
-        slot2: int = 0,
-        offset: int = 0,
-        size: int = 0,
         latency: int = NOT_CAPTURED,
         result: int = UNKNOWN,
     ) -> None:
         """One operation; see COLUMNS for units.  Times never decrease."""
+        kind, slot, flags, slot2, offset, size = operation
         rows = self._rows
         rows["kind"].append(kind)
         rows["flags"].append(flags)

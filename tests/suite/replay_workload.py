@@ -20,7 +20,7 @@ from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Function, Step, Stream
 from fsmatrix.suite.workloads.replay import Replay
 from fsmatrix.suite.workloads.replay.options import ReplayOptions
-from fsmatrix.traces.model import ABSENT, Header, Thread
+from fsmatrix.traces.model import ABSENT, Header, Operation, Thread
 from fsmatrix.traces.writer import TraceWriter, writing
 
 ACCESS = PathAccess("directory", "t")
@@ -43,12 +43,13 @@ class Recorder:
 
     def do(self, kind: Kind, name: bytes, size: int = 0, **more: Any) -> None:
         """An operation on a path 1 ms after the one before, that took 0.1 ms."""
-        if "to" in more:
-            more["slot2"] = self._slot(more.pop("to"))
+        slot2 = self._slot(more.pop("to")) if "to" in more else 0
         values = {"result": size, "latency": MS // 10} | more
         at = self.now if "at" not in values else values.pop("at")
         thread = self.writer.thread(Thread(1, values.pop("thread", 0)))
-        self.writer.add(kind, self._slot(name), at, thread=thread, size=size, **values)
+        flags, offset = values.pop("flags", 0), values.pop("offset", 0)
+        operation = Operation(kind, self._slot(name), flags, slot2, offset, size)
+        self.writer.add(operation, at, thread=thread, **values)
         self.now = at + MS
 
     def _slot(self, name: bytes, size: int = ABSENT, directory: bool = False) -> int:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.cli import main as cli
 from fsmatrix.traces.anonymise import Pseudonyms, anonymise
-from fsmatrix.traces.model import Header, Thread, TraceError
+from fsmatrix.traces.model import Header, Operation, Thread, TraceError
 from fsmatrix.traces.reader import opened
 from fsmatrix.traces.writer import writing
 
@@ -45,12 +45,9 @@ def source(tmp_path: Path) -> Path:
         ]
         for at in range(1000):
             trace.add(
-                Kind(at % 12),
-                slots[at % len(slots)],
+                Operation(Kind(at % 12), slots[at % len(slots)], offset=at, size=7),
                 5 * at,
                 thread=threads[at % 3],
-                offset=at,
-                size=7,
                 latency=at,
                 result=at % 5,
             )

@@ -17,7 +17,7 @@ import pytest
 
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results.files.errors import ResultError
-from fsmatrix.traces.model import BLOCK, COLUMNS, UNKNOWN, Header, Thread, TraceError
+from fsmatrix.traces.model import BLOCK, COLUMNS, UNKNOWN, Header, Operation, Thread, TraceError
 from fsmatrix.traces.reader import opened
 from fsmatrix.traces.writer import Handles, TraceWriter, writing
 from tests import peak
@@ -32,11 +32,13 @@ def small(path: Path, **header: Any) -> Path:
         first, again = handles.opened(data), handles.opened(data)
         name, other = handles.of_name(missing), handles.of_name(trace.file(b"other"))
         worker = trace.thread(Thread(10, 11, 3))
-        trace.add(Kind.OPEN, first, 0, thread=worker, flags=16, latency=5, result=0)
-        trace.add(Kind.OPEN, again, 3, thread=worker)
-        trace.add(Kind.READ, first, 3, thread=worker, offset=96, size=8, latency=7, result=4)
-        trace.add(Kind.STAT, name, 9, thread=worker, result=-errno.ENOENT)
-        trace.add(Kind.RENAME, first, 10, thread=worker, slot2=other, result=0)
+        trace.add(Operation(Kind.OPEN, first, flags=16), 0, thread=worker, latency=5, result=0)
+        trace.add(Operation(Kind.OPEN, again), 3, thread=worker)
+        trace.add(
+            Operation(Kind.READ, first, offset=96, size=8), 3, thread=worker, latency=7, result=4
+        )
+        trace.add(Operation(Kind.STAT, name), 9, thread=worker, result=-errno.ENOENT)
+        trace.add(Operation(Kind.RENAME, first, slot2=other), 10, thread=worker, result=0)
         trace.finish(Header("test", **header))
     return path
 

@@ -10,7 +10,7 @@ from fsmatrix.traces.capture.processes import Task
 from fsmatrix.traces.capture.system import System, failed, learn
 from fsmatrix.traces.capture.text import Call
 from fsmatrix.traces.capture.transfers import Handler
-from fsmatrix.traces.model import NOT_CAPTURED
+from fsmatrix.traces.model import NOT_CAPTURED, Operation
 
 
 # -- stat and its kin --------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def _of_handle(system: System, task: Task, call: Call, number: int) -> None:
 
 
 def _examined(system: System, task: Task, call: Call, place: bytes) -> None:
-    system.add(task, call, Kind.STAT, system.files.slot(place))
+    system.add(task, call, Operation(Kind.STAT, system.files.slot(place)))
     if failed(call):
         learn(system, place, call)
     else:
@@ -67,7 +67,7 @@ def _getdents(system: System, task: Task, call: Call) -> None:
         system.facts["further_calls_of_listings"] += 1
         return
     result = None if failed(call) else 0
-    system.add(task, call, Kind.READDIR, file.slot, result=result)
+    system.add(task, call, Operation(Kind.READDIR, file.slot), result=result)
     file.listed = True
     system.files.present(file.node, mode=b"S_IFDIR")
 
@@ -87,7 +87,7 @@ def _at_name(
 
 
 def _mkdir(system: System, task: Task, call: Call, place: bytes) -> None:
-    system.add(task, call, Kind.MKDIR, system.files.slot(place))
+    system.add(task, call, Operation(Kind.MKDIR, system.files.slot(place)))
     if call.error == "EEXIST":
         system.files.present(system.files.node(place), mode=b"S_IFDIR")
     elif failed(call):
@@ -99,7 +99,7 @@ def _mkdir(system: System, task: Task, call: Call, place: bytes) -> None:
 def _remove(system: System, task: Task, call: Call, place: bytes) -> None:
     folder = call.name == "rmdir" or b"AT_REMOVEDIR" in call.arguments
     kind = Kind.RMDIR if folder else Kind.UNLINK
-    system.add(task, call, kind, system.files.slot(place))
+    system.add(task, call, Operation(kind, system.files.slot(place)))
     if failed(call):
         learn(system, place, call)
     else:
@@ -117,12 +117,12 @@ def _truncate(system: System, task: Task, call: Call, place: bytes) -> None:
     slot = files.opened(row, call.time)
     bits = int(Flag.WRITE_ONLY)
     system.facts["truncate_by_name"] += 1
-    system.add(task, call, Kind.OPEN, slot, flags=bits, latency=NOT_CAPTURED)
+    system.add(task, call, Operation(Kind.OPEN, slot, flags=bits), latency=NOT_CAPTURED)
     if failed(call):
         learn(system, place, call)
     else:
-        system.add(task, call, Kind.TRUNCATE, slot, offset=size)
-        system.add(task, call, Kind.CLOSE, slot, latency=NOT_CAPTURED)
+        system.add(task, call, Operation(Kind.TRUNCATE, slot, offset=size))
+        system.add(task, call, Operation(Kind.CLOSE, slot), latency=NOT_CAPTURED)
         node = files.node(place)
         files.present(node)
         files.resized(node, size)
@@ -152,7 +152,7 @@ def _rename(first: tuple[int | None, int], second: tuple[int | None, int]) -> Ha
 
 def _renamed(system: System, task: Task, call: Call, old: bytes, new: bytes) -> None:
     slots = system.files.slot(old), system.files.slot(new)
-    system.add(task, call, Kind.RENAME, slots[0], slot2=slots[1])
+    system.add(task, call, Operation(Kind.RENAME, slots[0], slot2=slots[1]))
     if failed(call):
         if call.error == "ENOENT":
             system.files.absent(old)

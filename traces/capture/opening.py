@@ -10,6 +10,7 @@ from fsmatrix.traces.capture.processes import OpenFile, Task
 from fsmatrix.traces.capture.system import System, failed, learn
 from fsmatrix.traces.capture.text import Call
 from fsmatrix.traces.capture.transfers import Handler
+from fsmatrix.traces.model import Operation
 
 _OPEN_FLAGS = (
     (b"O_DIRECT", Flag.DIRECT),
@@ -82,7 +83,7 @@ def _open_failed(
     row = system.files.row(place)
     slot = system.files.opened(row, call.time)
     kind, bits = _kind(how)
-    system.add(task, call, kind, slot, flags=bits)
+    system.add(task, call, Operation(kind, slot, flags=bits))
     system.files.closed(row, slot, call.time)
     learn(system, place, call)
 
@@ -99,7 +100,7 @@ def _open_done(
     row = files.row(place)
     slot = files.opened(row, call.time)
     kind, bits = _kind(how)
-    system.add(task, call, kind, slot, flags=bits)
+    system.add(task, call, Operation(kind, slot, flags=bits))
     if b"O_EXCL" in how and kind == Kind.CREATE:
         node = files.made(place)
     else:

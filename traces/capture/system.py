@@ -17,6 +17,7 @@ from fsmatrix.traces.model import (
     MOST_OFFSET,
     NOT_CAPTURED,
     UNKNOWN,
+    Operation,
     Thread,
     name_problem,
 )
@@ -158,7 +159,7 @@ class System:
         if implied:
             self.facts["closed_without_a_call"] += 1
             call = Call(call.task, time=call.time)
-        self.add(task, call, Kind.CLOSE, file.slot)
+        self.add(task, call, Operation(Kind.CLOSE, file.slot))
         self.files.closed(file.row, file.slot, call.time)
         file.slot = -1
 
@@ -200,17 +201,13 @@ class System:
         self,
         task: Task,
         call: Call,
-        kind: Kind,
-        slot: int,
+        operation: Operation,
         *,
-        flags: int = 0,
-        slot2: int = 0,
-        offset: int = 0,
-        size: int = 0,
         result: int | None = None,
         latency: int | None = None,
     ) -> None:
         """One operation; without `result`, `latency` those of the call."""
+        kind, slot, flags, slot2, offset, size = operation
         size = min(size, MOST_BYTES)
         if offset < 0 or offset + size >= MOST_OFFSET:
             raise Malformed(f"{size} bytes at {offset}: no byte lies at 2^63 or beyond")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.traces.capture.arguments import at, descriptor, first_of, number, split, vector
@@ -11,7 +12,7 @@ from fsmatrix.traces.capture.arguments import offset as offset_of
 from fsmatrix.traces.capture.processes import OpenFile, Task
 from fsmatrix.traces.capture.system import System, failed, outcome
 from fsmatrix.traces.capture.text import Call, Malformed
-from fsmatrix.traces.model import MOST_OFFSET, NOT_CAPTURED
+from fsmatrix.traces.model import MOST_OFFSET, NOT_CAPTURED, Operation
 
 MOST_ONCE = 0x7FFFF000  # bytes; Linux moves no more in one call
 AT_END = 1 << 17  # bytes of a read that stands for a copy that met the end at once
@@ -38,7 +39,7 @@ def _plain(kind: Kind, placed: bool) -> Handler:
             raise Malformed(f"{call.name} without an offset")
         if file is not None:
             begin = offset_of(position) if placed and position is not None else None
-            _move(system, task, call, kind, file, number(size), begin)
+            _move(system, task, call, file, kind, number(size), begin)
 
     return handler
 
@@ -59,7 +60,7 @@ def _vectored(kind: Kind, placed: bool, flagged: bool) -> Handler:
             begin = None  # at the offset of the open file
         if flagged and b"RWF_APPEND" in at(parts, 4) and file.node is not None:
             begin = file.node.size
-        _move(system, task, call, kind, file, size, begin)
+        _move(system, task, call, file, kind, size, begin)
 
     return handler
 
@@ -68,37 +69,31 @@ def _move(
     system: System,
     task: Task,
     call: Call,
-    kind: Kind,
     file: OpenFile,
+    kind: Kind,
     size: int,
     begin: int | None,
-    alone: bool = True,
 ) -> None:
-    """One read or write.  `begin` None: at the offset of the open file, which moves on.
-
-    `alone` False: the call did another operation too, so its latency is that of neither.
-    """
-    node = file.node
+    """One read or write.  `begin` None: at the offset of the open file, which moves on."""
+    node, has_failed = file.node, failed(call)
     moves = begin is None
     if begin is None:
         begin = file.offset
     if file.append and kind == Kind.WRITE and node is not None:
         begin = node.size
         system.facts["appends_where_the_size_is_a_guess"] += not node.exact
-    if begin < 0 and failed(call):
+    if begin < 0 and has_failed:
         system.unseen["at a negative offset"] += 1
         return
-    done = 0 if failed(call) or call.result is None else call.result
+    done = 0 if has_failed or call.result is None else call.result
     size = min(size, MOST_ONCE)
     if done > size:
         raise Malformed(f"{call.name} gave {done} of {size} bytes")
-    result = done if not failed(call) else outcome(call)
-    latency = None if alone else NOT_CAPTURED
-    slot = file.slot
-    system.add(task, call, kind, slot, offset=begin, size=size, result=result, latency=latency)
+    result = done if not has_failed else outcome(call)
+    system.add(task, call, Operation(kind, file.slot, 0, 0, begin, size), result=result)
     if moves:
         file.offset = begin + done
-    if node is None or failed(call):
+    if node is None or has_failed:
         return
     if kind == Kind.WRITE:
         system.files.written(node, begin + done)
@@ -121,10 +116,12 @@ def _copy(
         return
     size = call.result or min(size, AT_END)  # asked for "as much as there is"
     kinds = [Kind.READ, Kind.WRITE] if call.result else [Kind.READ]
+    if None not in files:
+        call = replace(call, latency=NOT_CAPTURED)  # of both together, so of neither
     for file, (_, position), kind in zip(files, ends, kinds, strict=False):
         if file is not None:
             begin = None if position is None else offset_of(position)
-            _move(system, task, call, kind, file, size, begin, alone=None in files)
+            _move(system, task, call, file, kind, size, begin)
 
 
 def _sendfile(system: System, task: Task, call: Call) -> None:
@@ -167,7 +164,7 @@ def _fsync(system: System, task: Task, call: Call) -> None:
     file = system.handle(task, descriptor(at(split(call.arguments), 0)))
     if file is not None:
         flags = Flag.DATA_ONLY if call.name == "fdatasync" else 0
-        system.add(task, call, Kind.FSYNC, file.slot, flags=int(flags))
+        system.add(task, call, Operation(Kind.FSYNC, file.slot, flags=int(flags)))
 
 
 def _ftruncate(system: System, task: Task, call: Call) -> None:
@@ -181,7 +178,7 @@ def _resize(system: System, task: Task, call: Call, file: OpenFile, size: int) -
     if size < 0:
         system.unseen["a truncation to a negative size"] += 1
         return
-    system.add(task, call, Kind.TRUNCATE, file.slot, offset=size)
+    system.add(task, call, Operation(Kind.TRUNCATE, file.slot, offset=size))
     if file.node is not None and not failed(call):
         system.files.resized(file.node, size)
 

@@ -10,7 +10,7 @@ from fsmatrix.traces.capture.arguments import name as path_of
 from fsmatrix.traces.capture.processes import Task
 from fsmatrix.traces.capture.system import System, failed
 from fsmatrix.traces.capture.text import Call
-from fsmatrix.traces.model import NOT_CAPTURED, name_problem
+from fsmatrix.traces.model import NOT_CAPTURED, Operation, name_problem
 
 # What of a call may be below the roots: (argument with a descriptor, argument with a path); None:
 # there is no such argument.
@@ -96,10 +96,10 @@ def _stand_in(system: System, task: Task, call: Call, name: bytes, of: bytes | N
     row = files.row(name)
     slot = files.opened(row, call.time)
     flags = int(Flag.EXCLUSIVE | Flag.WRITE_ONLY)
-    system.add(task, call, Kind.CREATE, slot, flags=flags)
+    system.add(task, call, Operation(Kind.CREATE, slot, flags=flags))
     if length:
-        system.add(task, call, Kind.TRUNCATE, slot, offset=length, latency=NOT_CAPTURED)
-    system.add(task, call, Kind.CLOSE, slot, latency=NOT_CAPTURED)
+        system.add(task, call, Operation(Kind.TRUNCATE, slot, offset=length), latency=NOT_CAPTURED)
+    system.add(task, call, Operation(Kind.CLOSE, slot), latency=NOT_CAPTURED)
     files.closed(row, slot, call.time)
     files.linked(name, length)
 

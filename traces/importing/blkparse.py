@@ -17,7 +17,7 @@ from fsmatrix.backends.player.ops import Kind
 from fsmatrix.traces.importing.base import Importer, Lines, Malformed, Unseen, extent, single
 from fsmatrix.traces.importing.blktext import ISSUES, Event, events, is_event
 from fsmatrix.traces.importing.files import Files, Handle
-from fsmatrix.traces.model import NOT_CAPTURED, UNKNOWN, Header, Thread, TraceError
+from fsmatrix.traces.model import NOT_CAPTURED, UNKNOWN, Header, Operation, Thread, TraceError
 from fsmatrix.traces.writer import TraceWriter
 
 SECTOR = 512  # bytes
@@ -111,7 +111,7 @@ class _Reading:
         while self._held:
             self._write(self._held.popleft())
         for handle in self.handles.values():
-            self._writer.add(Kind.CLOSE, handle.slot, self._last)
+            self._writer.add(Operation(Kind.CLOSE, handle.slot), self._last)
         self._files.end()
 
     def _kind(self, event: Event, count: bool) -> Kind | None:
@@ -178,12 +178,9 @@ class _Reading:
             handle.node.written(offset + size)
         self._last = event.time - self._begin
         self._writer.add(
-            kind,
-            handle.slot,
+            Operation(kind, handle.slot, offset=offset if size else 0, size=size),
             self._last,
             thread=thread,
-            offset=offset if size else 0,
-            size=size,
             latency=held.latency,
             result=held.result,
         )
@@ -195,5 +192,6 @@ class _Reading:
                 self._begin = event.time
             self._files.use(event.device)
             handle = self.handles[event.device] = self._files.opened(event.device)
-            self._writer.add(Kind.OPEN, handle.slot, event.time - self._begin, thread=thread)
+            operation = Operation(Kind.OPEN, handle.slot)
+            self._writer.add(operation, event.time - self._begin, thread=thread)
         return handle

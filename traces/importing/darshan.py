@@ -26,7 +26,7 @@ from fsmatrix.traces.importing.base import Importer, Malformed, Unseen, extent, 
 from fsmatrix.traces.importing.dxt import MODULES, SEGMENT
 from fsmatrix.traces.importing.files import Files, Handle
 from fsmatrix.traces.importing.names import Names
-from fsmatrix.traces.model import MOST_OFFSET, Header, Thread, TraceError
+from fsmatrix.traces.model import MOST_OFFSET, Header, Operation, Thread, TraceError
 from fsmatrix.traces.writer import TraceWriter
 
 READER = "fsmatrix.traces.importing.dxt"
@@ -125,19 +125,16 @@ class _Work:
             return
         (handle.node.read if kind == Kind.READ else handle.node.written)(offset + length)
         self._writer.add(
-            kind,
-            handle.slot,
+            Operation(kind, handle.slot, offset=offset, size=length),
             self._last,
             thread=thread,
-            offset=offset,
-            size=length,
             latency=round((end - start) * SECOND),
             result=length,
         )
         self._left[record] -= 1
         if not self._left[record]:
             self._files.closed(handle)
-            self._writer.add(Kind.CLOSE, handle.slot, self._last, thread=thread)
+            self._writer.add(Operation(Kind.CLOSE, handle.slot), self._last, thread=thread)
 
     def end(self) -> None:
         """No more operations."""
@@ -151,7 +148,7 @@ class _Work:
             raise Malformed("it is a directory")
         handle = self._files.opened(name)
         self.opens += 1
-        self._writer.add(Kind.OPEN, handle.slot, self._last, thread=thread)
+        self._writer.add(Operation(Kind.OPEN, handle.slot), self._last, thread=thread)
         return handle
 
 

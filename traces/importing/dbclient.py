@@ -20,7 +20,7 @@ from fsmatrix.traces.importing.loadfile import (
     integer,
 )
 from fsmatrix.traces.importing.names import Names
-from fsmatrix.traces.model import Thread
+from fsmatrix.traces.model import Operation, Thread
 from fsmatrix.traces.writer import TraceWriter
 
 ERRORS: Mapping[str, int] = {  # what the status of a failed operation is on POSIX
@@ -102,7 +102,7 @@ class Client:
         flags = Flag.TRUNCATE if how in TRUNCATING else 0
         if not line.ok:
             exclusive = Flag.EXCLUSIVE if creates and ERRORS[line.status] == errno.EEXIST else 0
-            self._add(kind, self._files.slot(name), line, flags=flags | exclusive)
+            self._add(Operation(kind, self._files.slot(name), flags=flags | exclusive), line)
             return
         if creates and node is None:
             node = self._files.made(name)
@@ -111,7 +111,7 @@ class Client:
             if how in TRUNCATING:
                 node.cut()
         opened = self._handles[handle] = self._files.opened(name)
-        self._add(kind, opened.slot, line, flags=flags)
+        self._add(Operation(kind, opened.slot, flags=flags), line)
 
     def mkdir(self, line: Directive) -> None:
         if (name := self._name(line.parameters[0])) is None:
@@ -119,14 +119,18 @@ class Client:
         if line.ok:
             self._make(name)
         else:
-            self._add(Kind.MKDIR, self._files.slot(name), line)
+            self._add(Operation(Kind.MKDIR, self._files.slot(name)), line)
 
     def _make(self, name: bytes) -> None:
         """mkdir, which dbench also tries where a directory is already."""
         there = self._files.get(name)
         if there is None:
             self._files.made(name, directory=True)
-        self._add(Kind.MKDIR, self._files.slot(name), None, result=-errno.EEXIST if there else 0)
+        self._add(
+            Operation(Kind.MKDIR, self._files.slot(name)),
+            None,
+            result=-errno.EEXIST if there else 0,
+        )
 
     def remove(self, line: Directive) -> None:
         if (name := self._name(line.parameters[0])) is None:
@@ -137,7 +141,7 @@ class Client:
             if node.directory != (kind == Kind.RMDIR) or self._files.below(name):
                 raise Malformed(f"{line.verb} of {shown(name)} cannot have succeeded")
             self._files.removed(name)
-        self._add(kind, self._files.slot(name), line)
+        self._add(Operation(kind, self._files.slot(name)), line)
 
     def rename(self, line: Directive) -> None:
         old, new = (self._name(path) for path in line.parameters[:2])
@@ -151,7 +155,7 @@ class Client:
             if inside or (target and (target.directory or self._files.below(new))):
                 raise Malformed(f"Rename to {shown(new)} cannot have succeeded")
             self._files.renamed(old, new)
-        self._add(Kind.RENAME, self._files.slot(old), line, slot2=self._files.slot(new))
+        self._add(Operation(Kind.RENAME, self._files.slot(old), slot2=self._files.slot(new)), line)
 
     def deltree(self, line: Directive) -> None:
         """Looks into all directories and unlinks the files; dbench leaves the directories."""
@@ -161,10 +165,10 @@ class Client:
         for each in [*self._files.below(name), name]:
             node = self._files.use(each)
             if node.directory:
-                self._add(Kind.READDIR, self._files.slot(each), None)
+                self._add(Operation(Kind.READDIR, self._files.slot(each)), None)
             else:
                 self._files.removed(each)
-                self._add(Kind.UNLINK, self._files.slot(each), None)
+                self._add(Operation(Kind.UNLINK, self._files.slot(each)), None)
 
     def find(self, line: Directive) -> None:
         """A search reads the directory, whether or not something in it is like the pattern."""
@@ -174,16 +178,16 @@ class Client:
         if self._files.get(name) is not None or line.ok:
             if not self._files.use(name, directory=True).directory:
                 raise Malformed(f"{shown(name)} is no directory")
-            self._add(Kind.READDIR, self._files.slot(name), None)
+            self._add(Operation(Kind.READDIR, self._files.slot(name)), None)
         else:
-            self._add(Kind.READDIR, self._files.slot(name), line)
+            self._add(Operation(Kind.READDIR, self._files.slot(name)), line)
 
     def stat(self, line: Directive) -> None:
         if (name := self._name(line.parameters[0])) is None:
             return
         if line.ok:
             self._files.use(name)
-        self._add(Kind.STAT, self._files.slot(name), line)
+        self._add(Operation(Kind.STAT, self._files.slot(name)), line)
 
     # -- handles ---------------------------------------------------------------------------
     def _handle(self, line: Directive) -> Handle | bytes:
@@ -198,17 +202,17 @@ class Client:
             del self._handles[line.parameters[0]]
         if isinstance(handle, Handle) and line.ok:
             self._files.closed(handle)
-            self._add(Kind.CLOSE, handle.slot, line)
+            self._add(Operation(Kind.CLOSE, handle.slot), line)
 
     def stat_handle(self, line: Directive) -> None:
         handle = self._handle(line)
         slot = handle.slot if isinstance(handle, Handle) else self._files.slot(handle)
-        self._add(Kind.STAT, slot, line)
+        self._add(Operation(Kind.STAT, slot), line)
 
     def flush(self, line: Directive) -> None:
         handle = self._handle(line)
         if isinstance(handle, Handle):
-            self._add(Kind.FSYNC, handle.slot, line)
+            self._add(Operation(Kind.FSYNC, handle.slot), line)
         else:
             self._unseen.add("Flush of a directory")
 
@@ -228,34 +232,13 @@ class Client:
         kind = Kind.READ if line.verb == "ReadX" else Kind.WRITE
         if line.ok and moved:
             (handle.node.read if kind == Kind.READ else handle.node.written)(offset + moved)
-        self._add(kind, handle.slot, line, offset=offset, size=size, result=moved)
+        self._add(Operation(kind, handle.slot, offset=offset, size=size), line, result=moved)
 
-    def _add(
-        self,
-        kind: Kind,
-        slot: int,
-        line: Directive | None,
-        *,
-        flags: int = 0,
-        slot2: int = 0,
-        offset: int = 0,
-        size: int = 0,
-        result: int = 0,
-    ) -> None:
+    def _add(self, operation: Operation, line: Directive | None, result: int = 0) -> None:
         """`line`: its status counts; None: the operation succeeds."""
         if line is not None and not line.ok:
             result = -ERRORS[line.status]
-        self._writer.add(
-            kind,
-            slot,
-            self._time,
-            thread=self._thread,
-            flags=flags,
-            slot2=slot2,
-            offset=offset,
-            size=size,
-            result=result,
-        )
+        self._writer.add(operation, self._time, thread=self._thread, result=result)
 
 
 Method = Callable[[Client, Directive], None]

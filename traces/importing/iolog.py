@@ -26,7 +26,7 @@ from fsmatrix.traces.importing.base import (
 )
 from fsmatrix.traces.importing.files import Files, Handle
 from fsmatrix.traces.importing.names import Names
-from fsmatrix.traces.model import Header, Thread
+from fsmatrix.traces.model import Header, Operation, Thread
 from fsmatrix.traces.writer import TraceWriter
 
 HEADS: Mapping[bytes, int] = {b"fio version 2 iolog": 2, b"fio version 3 iolog": 3}
@@ -159,13 +159,13 @@ class _Reading:
             if self.files.use(name).directory:
                 raise Malformed(f"opens {shown(action.file)}, which is a directory")
             handle = self._open[key] = self.files.opened(name)
-            self._add(action, Kind.OPEN, handle)
+            self._add(action, Operation(Kind.OPEN, handle.slot))
             return
         if (opened := self._open.get(key)) is None:
             raise Malformed(f"uses {shown(action.file)}, which is not open")
         if action.action == b"close":
             self.files.closed(self._open.pop(key))
-            self._add(action, Kind.CLOSE, opened)
+            self._add(action, Operation(Kind.CLOSE, opened.slot))
         else:
             self._work(action, opened)
 
@@ -179,35 +179,19 @@ class _Reading:
                 handle.node.read(end)
             else:
                 handle.node.written(end)
-            self._add(action, TRANSFERS[word], handle, offset=action.offset, size=action.size)
+            kind, slot = TRANSFERS[word], handle.slot
+            self._add(action, Operation(kind, slot, offset=action.offset, size=action.size))
         elif word in SYNCS:
-            self._add(action, Kind.FSYNC, handle, flags=SYNCS[word])
+            self._add(action, Operation(Kind.FSYNC, handle.slot, SYNCS[word]))
         elif word in NOT_PLAYED:
             self.unseen.add(NOT_PLAYED[word])
         else:
             raise Malformed(f"unknown action {shown(word)}; known: {', '.join(ACTIONS)}")
 
-    def _add(
-        self,
-        action: Action,
-        kind: Kind,
-        handle: Handle,
-        *,
-        flags: int = 0,
-        offset: int = 0,
-        size: int = 0,
-    ) -> None:
+    def _add(self, action: Action, operation: Operation) -> None:
         if self._begin is None:
             self._begin = action.time
-        self._writer.add(
-            kind,
-            handle.slot,
-            action.time - self._begin,
-            thread=action.log,
-            flags=flags,
-            offset=offset,
-            size=size,
-        )
+        self._writer.add(operation, action.time - self._begin, thread=action.log)
 
 
 def _version(line: bytes) -> int:

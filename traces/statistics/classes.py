@@ -57,9 +57,9 @@ def classes(files: Files) -> Classes:
 class ClassCounts:
     """Takes operations with the class of each one's file."""
 
-    def __init__(self, files: int, known: Classes) -> None:
-        self._known, self._used = known, np.zeros(files, dtype=np.bool_)
-        self._counts = np.zeros((5, len(known.names)), dtype=np.int64)
+    def __init__(self, files: int, classes: Classes) -> None:
+        self._classes, self._used = classes, np.zeros(files, dtype=np.bool_)
+        self._counts = np.zeros((5, len(classes.names)), dtype=np.int64)
 
     @property
     def used(self) -> int:
@@ -69,7 +69,7 @@ class ClassCounts:
     def add(self, kind: npt.NDArray[np.uint8], file: Integers, moved: Integers) -> None:
         """Operations in any order."""
         self._used[file] = True
-        of = self._known.of[file]
+        of = self._classes.of[file]
         read, written = kind == Kind.READ, kind == Kind.WRITE
         for row, chosen, weights in (
             (0, np.ones_like(read), None),
@@ -79,13 +79,13 @@ class ClassCounts:
             (4, written, moved),
         ):
             some = None if weights is None else weights[chosen].astype(np.float64)
-            sums = np.bincount(of[chosen], some, minlength=len(self._known.names))
+            sums = np.bincount(of[chosen], some, minlength=len(self._classes.names))
             self._counts[row] += np.rint(sums).astype(np.int64)
 
     def statistics(self) -> tuple[FileClass, ...]:
         """Of the classes that have files, the one of most operations first."""
-        files = np.bincount(self._known.of, minlength=len(self._known.names)).tolist()
-        rows = zip(self._known.names, files, *self._counts.tolist(), strict=True)
+        files = np.bincount(self._classes.of, minlength=len(self._classes.names)).tolist()
+        rows = zip(self._classes.names, files, *self._counts.tolist(), strict=True)
         return tuple(
             FileClass(
                 name=name,

@@ -119,11 +119,11 @@ class Map:
         chosen: npt.NDArray[np.bool_] = bits >> (63 - self._halvings) == 0
         return chosen
 
-    def bands(self, known: Classes) -> tuple[Band, ...]:
+    def bands(self, classes: Classes) -> tuple[Band, ...]:
         """The classes of most operations in the sample; the rest of them together at the end."""
         file = self._sample[2]
-        count = len(known.names)
-        often = np.bincount(known.of[file], minlength=count)
+        count = len(classes.names)
+        often = np.bincount(classes.of[file], minlength=count)
         order = np.argsort(-often, kind="stable")
         own = order[: BANDS if often[order[BANDS:]].sum() == 0 else BANDS - 1]
         own = own[often[own] > 0]
@@ -132,8 +132,8 @@ class Map:
         bands = len(own) + bool(often.sum() > often[own].sum())
         return tuple(
             self._band(
-                known.names[own[number]] if number < len(own) else "other files",
-                band_of[known.of] == number,
+                classes.names[own[number]] if number < len(own) else "other files",
+                band_of[classes.of] == number,
                 max(1, ROWS // bands),
             )
             for number in range(bands)

@@ -75,11 +75,11 @@ class Database:
             for statement in keys():
                 connection.execute(statement)
             connection.execute("COMMIT")
-            made = time.monotonic()
+            keyed = time.monotonic()
             connection.execute("ANALYZE")
             self._set_journal(connection)
         ended = time.monotonic()
-        return {"copy": copied - began, "keys": made - copied, "analyze": ended - made}
+        return {"copy": copied - began, "keys": keyed - copied, "analyze": ended - keyed}
 
     def _set_journal(self, connection: sqlite3.Connection) -> None:
         wanted = self.settings["journal_mode"]
@@ -107,9 +107,12 @@ class Database:
         """Settings as a connection has them."""
         with as_oltp_error(self.folder), closing(self.connect()) as connection:
             self.prepare(connection)
-            found = {n: str(connection.execute(f"PRAGMA {n}").fetchone()[0]) for n in SHOWN}
-        found["synchronous"] = SYNCHRONOUS[int(found["synchronous"])]
-        return found | {"block_size": found["page_size"], "server_version": sqlite3.sqlite_version}
+            settings = {n: str(connection.execute(f"PRAGMA {n}").fetchone()[0]) for n in SHOWN}
+        settings["synchronous"] = SYNCHRONOUS[int(settings["synchronous"])]
+        return settings | {
+            "block_size": settings["page_size"],
+            "server_version": sqlite3.sqlite_version,
+        }
 
     @property
     def size(self) -> int:
@@ -142,18 +145,18 @@ def tables() -> list[tuple[str, str, int]]:
 
     In the order of `Rows.tables`.
     """
-    found = {}
+    statements = {}
     for match in _TABLE.finditer(script("schema.sql")):
         columns = _BRACKETS.sub("", match[2]).count(",") + 1
-        found[match[1]] = (_DECIMAL.sub("integer", match[0]).rstrip(";"), columns)
-    return [(name, *found[name]) for name in Rows(1, 0).tables()]
+        statements[match[1]] = (_DECIMAL.sub("integer", match[0]).rstrip(";"), columns)
+    return [(name, *statements[name]) for name in Rows(1, 0).tables()]
 
 
 def keys() -> list[str]:
     """The statements that make keys and indexes."""
     text = _KEY.sub(r"CREATE UNIQUE INDEX \1_key ON \1", script("keys.sql"))
     lines = [line for line in text.splitlines() if not line.startswith("--")]
-    return [one for one in "\n".join(lines).split(";") if one.strip()]
+    return [each for each in "\n".join(lines).split(";") if each.strip()]
 
 
 def values(piece: bytes) -> Iterator[list[str | None]]:

@@ -65,7 +65,9 @@ def run(task: Task, database: Database, folder: Path) -> dict[str, Any]:
     except virtual.Died as error:
         raise _after_crash(error, database) from error
     window = (began + task.warm_up, began + seconds)
-    found = logs.count(clients.logs(folder), virtual.NAMES, task.users, window, lag=bool(task.rate))
+    counted = logs.count(
+        clients.logs(folder), virtual.NAMES, task.users, window, lag=bool(task.rate)
+    )
     return {
         "engine": SQLITE,
         "began": began,
@@ -74,15 +76,15 @@ def run(task: Task, database: Database, folder: Path) -> dict[str, Any]:
         "settings": settings,
         "wal_bytes": None,
         "database_bytes": [before, database.size],
-        **found.document(),
+        **counted.document(),
     }
 
 
 def check(task: Task, database: Database, folder: Path) -> dict[str, Any]:
     """Ask whether the consistency conditions hold."""
     del task, folder
-    found = consistency.violations(database)
-    return {"violations": found, "says": consistency.sentence(found)}
+    violations = consistency.violations(database)
+    return {"violations": violations, "says": consistency.sentence(violations)}
 
 
 def _after_crash(error: OltpError, database: Database) -> OltpError:
@@ -91,10 +93,10 @@ def _after_crash(error: OltpError, database: Database) -> OltpError:
     try:
         database.in_use()
         seconds = time.monotonic() - began
-        found = consistency.violations(database)
+        violations = consistency.violations(database)
     except OltpError as failure:
         return OltpError(f"{error}; the database does not recover: {failure}")
-    state = consistency.sentence(found) or "the consistency conditions hold"
+    state = consistency.sentence(violations) or "the consistency conditions hold"
     return OltpError(f"{error}; opened again it recovered in {seconds:.1f} s, and {state}")
 
 

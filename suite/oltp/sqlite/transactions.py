@@ -28,8 +28,8 @@ def new_order(db: sqlite3.Connection, draws: Draws, home: int, *, cancelled: boo
     d = draws.draw(1, 1, DISTRICTS)
     c = draws.nurand(2, 1023, 1, 3000, draws.constants.customer)
     count = draws.draw(4, 5, 15)
-    one(db, "SELECT w_tax FROM warehouse WHERE w_id = ?", home)
-    after, _ = one(
+    row_of(db, "SELECT w_tax FROM warehouse WHERE w_id = ?", home)
+    after, _ = row_of(
         db, "SELECT d_next_o_id, d_tax FROM district WHERE d_w_id = ? AND d_id = ?", home, d
     )
     do(
@@ -38,7 +38,7 @@ def new_order(db: sqlite3.Connection, draws: Draws, home: int, *, cancelled: boo
         home,
         d,
     )
-    one(
+    row_of(
         db,
         "SELECT c_discount FROM customer WHERE c_w_id = ? AND c_d_id = ? AND c_id = ?",
         home,
@@ -48,8 +48,8 @@ def new_order(db: sqlite3.Connection, draws: Draws, home: int, *, cancelled: boo
     do(db, "INSERT INTO new_order VALUES (?, ?, ?)", after, d, home)
     lines = sorted(_line(draws, home, n, cancelled and n == count) for n in range(1, count + 1))
     for w, i, n, quantity in lines:
-        found = db.execute("SELECT i_price FROM item WHERE i_id = ?", (i,)).fetchone()
-        if found is None:
+        item = db.execute("SELECT i_price FROM item WHERE i_id = ?", (i,)).fetchone()
+        if item is None:
             raise Undone
         dist = _take(db, (w, i), quantity, d, is_remote=w != home)
         do(
@@ -62,7 +62,7 @@ def new_order(db: sqlite3.Connection, draws: Draws, home: int, *, cancelled: boo
             i,
             w,
             quantity,
-            quantity * found[0],
+            quantity * item[0],
             dist,
         )
     local = int(all(w == home for w, *_ in lines))
@@ -96,7 +96,7 @@ def _take(
     db: sqlite3.Connection, stock: tuple[int, int], quantity: int, d: int, *, is_remote: bool
 ) -> str:
     """Take from a stock; the text for the order's line."""
-    left, dist = one(
+    left, dist = row_of(
         db, f"SELECT s_quantity, s_dist_{d:02} FROM stock WHERE s_w_id = ? AND s_i_id = ?", *stock
     )
     left -= quantity if left >= quantity + 10 else quantity - 91
@@ -117,9 +117,9 @@ def payment(db: sqlite3.Connection, draws: Draws, home: int) -> None:
     cd = draws.draw(4, 1, DISTRICTS) if is_remote else d
     amount = draws.draw(5, 100, 500_000)
     do(db, "UPDATE warehouse SET w_ytd = w_ytd + ? WHERE w_id = ?", amount, home)
-    (w_name,) = one(db, "SELECT w_name FROM warehouse WHERE w_id = ?", home)
+    (w_name,) = row_of(db, "SELECT w_name FROM warehouse WHERE w_id = ?", home)
     do(db, "UPDATE district SET d_ytd = d_ytd + ? WHERE d_w_id = ? AND d_id = ?", amount, home, d)
-    (d_name,) = one(db, "SELECT d_name FROM district WHERE d_w_id = ? AND d_id = ?", home, d)
+    (d_name,) = row_of(db, "SELECT d_name FROM district WHERE d_w_id = ? AND d_id = ?", home, d)
     c = chosen_customer(db, draws, cw, cd)
     history = f"{c} {cd} {cw} {d} {home} {amount / 100:.2f} "
     do(
@@ -148,24 +148,24 @@ def chosen_customer(db: sqlite3.Connection, draws: Draws, w: int, d: int) -> int
     """By last name in 60 %, the middle one of that name."""
     if draws.draw(10, 1, 100) > 60:
         return draws.nurand(11, 1023, 1, 3000, draws.constants.customer)
-    found = db.execute(
+    customers = db.execute(
         "SELECT c_id FROM customer WHERE c_w_id = ? AND c_d_id = ? AND c_last = ? ORDER BY c_first",
         (w, d, draws.last_name(13)),
     ).fetchall()
-    return int(found[(len(found) + 1) // 2 - 1][0])
+    return int(customers[(len(customers) + 1) // 2 - 1][0])
 
 
 def order_status(db: sqlite3.Connection, draws: Draws, home: int) -> None:
     """A customer, his last order and its lines."""
     d = draws.draw(1, 1, DISTRICTS)
     c = chosen_customer(db, draws, home, d)
-    one(
+    row_of(
         db,
         "SELECT c_balance, c_first, c_middle, c_last FROM customer "
         "WHERE c_w_id = ? AND c_d_id = ? AND c_id = ?",
         *(home, d, c),
     )
-    (o,) = one(
+    (o,) = row_of(
         db,
         "SELECT o_id FROM orders WHERE o_w_id = ? AND o_d_id = ? AND o_c_id = ? "
         "ORDER BY o_id DESC LIMIT 1",
@@ -182,7 +182,7 @@ def delivery(db: sqlite3.Connection, draws: Draws, home: int) -> None:
     """The oldest open order of each district, at once."""
     carrier = draws.draw(1, 1, 10)
     for d in range(1, DISTRICTS + 1):
-        (o,) = one(
+        (o,) = row_of(
             db, "SELECT min(no_o_id) FROM new_order WHERE no_w_id = ? AND no_d_id = ?", home, d
         )
         if o is None:
@@ -191,10 +191,10 @@ def delivery(db: sqlite3.Connection, draws: Draws, home: int) -> None:
         do(db, "DELETE FROM new_order WHERE no_w_id = ? AND no_d_id = ? AND no_o_id = ?", *key)
         of_order = "WHERE o_w_id = ? AND o_d_id = ? AND o_id = ?"
         do(db, f"UPDATE orders SET o_carrier_id = ? {of_order}", carrier, *key)
-        (c,) = one(db, f"SELECT o_c_id FROM orders {of_order}", *key)
+        (c,) = row_of(db, f"SELECT o_c_id FROM orders {of_order}", *key)
         of_lines = "WHERE ol_w_id = ? AND ol_d_id = ? AND ol_o_id = ?"
         db.execute(f"UPDATE order_line SET ol_delivery_d = ? {of_lines}", (now(), *key))
-        (total,) = one(db, f"SELECT sum(ol_amount) FROM order_line {of_lines}", *key)
+        (total,) = row_of(db, f"SELECT sum(ol_amount) FROM order_line {of_lines}", *key)
         do(
             db,
             "UPDATE customer SET c_balance = c_balance + ?, c_delivery_cnt = c_delivery_cnt + 1 "
@@ -207,8 +207,8 @@ def stock_level(db: sqlite3.Connection, draws: Draws, home: int) -> None:
     """Items of a district's last 20 orders of which there are few."""
     d = draws.draw(1, 1, DISTRICTS)
     threshold = draws.draw(2, 10, 20)
-    (after,) = one(db, "SELECT d_next_o_id FROM district WHERE d_w_id = ? AND d_id = ?", home, d)
-    one(
+    (after,) = row_of(db, "SELECT d_next_o_id FROM district WHERE d_w_id = ? AND d_id = ?", home, d)
+    row_of(
         db,
         "SELECT count(DISTINCT s_i_id) FROM order_line "
         "JOIN stock ON s_w_id = ?1 AND s_i_id = ol_i_id AND s_quantity < ?2 "
@@ -217,7 +217,7 @@ def stock_level(db: sqlite3.Connection, draws: Draws, home: int) -> None:
     )
 
 
-def one(db: sqlite3.Connection, statement: str, *values: object) -> tuple[Any, ...]:
+def row_of(db: sqlite3.Connection, statement: str, *values: object) -> tuple[Any, ...]:
     """The one row that a question has; LookupError if there is none."""
     row = db.execute(statement, values).fetchone()
     if row is None:

@@ -34,7 +34,7 @@ class RankAnswer:
     moved: float
     ended: float
     stored: int
-    found: Selection
+    selected: Selection
     uncertain: float
 
 
@@ -45,9 +45,9 @@ def rank_answer(output: Output) -> RankAnswer:
     if data is None:
         raise ParseError(where, 0, "the program gave no answer")
     try:
-        times, found = data["times"], data["selected"]
+        times, selected = data["times"], data["selected"]
         assert isinstance(times, Mapping)
-        assert isinstance(found, Mapping)
+        assert isinstance(selected, Mapping)
         moments = {
             name: float(times[name]) + output.clock_correction
             for name in ("began", "opened", "moved", "ended")
@@ -58,7 +58,7 @@ def rank_answer(output: Output) -> RankAnswer:
             version=str(data["version"]),
             start=output.began,
             stored=int(str(data["stored"])),
-            found=read(Selection, {key: found[key] for key in (*CUTS, "counts")}, "selected"),
+            selected=read(Selection, {key: selected[key] for key in (*CUTS, "counts")}, "selected"),
             uncertain=output.clock_uncertainty,
             **moments,
         )
@@ -79,7 +79,7 @@ def parsed(outputs: Sequence[Output], data: str, processes: int, synced: bool) -
         if not of_step:
             continue
         phase = _phase(step, of_step, data, wanted, synced)
-        wanted = together([part.found for part in of_step]) if step == WRITE else wanted
+        wanted = together([part.selected for part in of_step]) if step == WRITE else wanted
         phases.append(phase)
         notes += _overlap(phase)
     every = [part for of_step in answers.values() for part in of_step]
@@ -93,10 +93,10 @@ def parsed(outputs: Sequence[Output], data: str, processes: int, synced: bool) -
     )
 
 
-def together(found: Sequence[Selection]) -> Selection:
+def together(selections: Sequence[Selection]) -> Selection:
     """Of several processes."""
-    counts = np.sum([part.counts for part in found], axis=0)
-    sums = {name: sum(getattr(part, name) for part in found) for name in CUTS}
+    counts = np.sum([part.counts for part in selections], axis=0)
+    sums = {name: sum(getattr(part, name) for part in selections) for name in CUTS}
     return read(Selection, {**sums, "counts": counts.tolist()}, "selected")
 
 
@@ -106,11 +106,11 @@ def _phase(
     """Writing counts from opening to closing, reading is the event loop alone."""
     starts = np.array([part.began if step == WRITE else part.opened for part in answers])
     ends = np.array([part.ended if step == WRITE else part.moved for part in answers])
-    events = np.array([part.found.events for part in answers], np.int64)
+    events = np.array([part.selected.events for part in answers], np.int64)
     began, stored = float(starts.min()), sum(part.stored for part in answers)
     seen = Analysed(
         data=data,
-        found=together([part.found for part in answers]),
+        found=together([part.selected for part in answers]),
         wanted=wanted,
         uncompressed=int(events.sum()) * EVENT[step],
         stored=stored,
@@ -149,7 +149,7 @@ def _overlap(phase: Phase) -> list[Note]:
 
 def _unlike(answers: Mapping[str, Sequence[RankAnswer]], processes: int) -> list[str]:
     reasons = []
-    events = sum(part.found.events for part in answers[WRITE])
+    events = sum(part.selected.events for part in answers[WRITE])
     for step, of_step in answers.items():
         if not of_step and step == READ:
             continue
@@ -157,8 +157,8 @@ def _unlike(answers: Mapping[str, Sequence[RankAnswer]], processes: int) -> list
             reasons.append(f"{step}: {len(of_step)} processes answered, not {processes}")
         for part in of_step:
             first, last = share(events, part.rank, processes)
-            if part.found.events != last - first:
+            if part.selected.events != last - first:
                 reasons.append(
-                    f"{step} of rank {part.rank}: {part.found.events} events, not {last - first}"
+                    f"{step} of rank {part.rank}: {part.selected.events} events, not {last - first}"
                 )
     return reasons

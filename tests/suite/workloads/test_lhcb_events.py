@@ -47,13 +47,13 @@ def test_the_columns_are_those_of_the_open_data(many: dict[str, np.ndarray]) -> 
 
 
 def test_a_peak_stands_at_the_mass_of_the_b(many: dict[str, np.ndarray]) -> None:
-    found = select(many)
-    assert 0.0025 < found.no_pions / MANY < 0.0035
+    selected = select(many)
+    assert 0.0025 < selected.no_pions / MANY < 0.0035
     masses = LOW + (np.arange(BINS) + 0.5) * (HIGH - LOW) / BINS
     near = np.abs(masses - generator.B_MASS) < 40
-    beside = found.counts[~near].sum() / (~near).sum()
-    assert found.counts[near].sum() / near.sum() > 5 * beside
-    assert abs(np.average(masses[near], weights=found.counts[near]) - generator.B_MASS) < 5
+    beside = selected.counts[~near].sum() / (~near).sum()
+    assert selected.counts[near].sum() / near.sum() > 5 * beside
+    assert abs(np.average(masses[near], weights=selected.counts[near]) - generator.B_MASS) < 5
 
 
 def test_events_are_known_by_seed_and_index() -> None:
@@ -110,8 +110,8 @@ def test_the_analysis_is_the_loop_over_events(many: dict[str, np.ndarray]) -> No
         mass = math.sqrt(energy * energy - (px * px + py * py + pz * pz))
         if LOW <= mass < HIGH:
             counts[int((mass - LOW) * (BINS / (HIGH - LOW)))] += 1
-    found = select({name: values[:30_000] for name, values in many.items()})
-    assert [found.events, found.no_muon, found.kaons, found.no_pions] == cuts
+    selected = select({name: values[:30_000] for name, values in many.items()})
+    assert [selected.events, selected.no_muon, selected.kaons, selected.no_pions] == cuts
     assert cuts[3] > 50
-    assert found.counts.tolist() == counts
-    assert found.below + found.above + sum(counts) == found.no_pions
+    assert selected.counts.tolist() == counts
+    assert selected.below + selected.above + sum(counts) == selected.no_pions

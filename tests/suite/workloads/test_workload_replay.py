@@ -15,6 +15,7 @@ from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.player.ops import Chunk, Kind
 from fsmatrix.results.case import Case
 from fsmatrix.suite.workloads.base import Stream
+from fsmatrix.traces.model import Operation
 from tests.suite.replay_workload import (
     ACCESS,
     ENGINE,
@@ -205,7 +206,7 @@ def test_order_of_each_file_is_kept_however_many_threads_there_are(
         for name in names:
             to.there(name, 1 << 20)
         for i, name in enumerate(names * 2):
-            to.writer.add(Kind.OPEN, to.writer.slot(to.writer.file(name)), i, thread=0)
+            to.writer.add(Operation(Kind.OPEN, to.writer.slot(to.writer.file(name))), i, thread=0)
         random = np.random.default_rng(5)
         threads = [to.writer.thread(_thread(i)) for i in range(4)]
         for _ in range(300):
@@ -213,10 +214,9 @@ def test_order_of_each_file_is_kept_however_many_threads_there_are(
             kind = Kind.WRITE if random.random() < 0.3 else Kind.READ
             offset = int(random.integers(0, 4)) << 16
             to.now += MS
-            to.writer.add(
-                kind, slot, to.now, thread=threads[int(random.integers(4))],
-                offset=offset, size=4096, result=4096,
-            )  # fmt: skip
+            thread = threads[int(random.integers(4))]
+            operation = Operation(kind, slot, offset=offset, size=4096)
+            to.writer.add(operation, to.now, thread=thread, result=4096)
 
     chunks: list[Chunk] = []
     work = workload(trace=str(trace(tmp_path / "t.h5", shared)))

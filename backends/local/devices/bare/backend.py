@@ -121,11 +121,11 @@ class Device(Backend):
     def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> DeviceAccess:
         """Look at the device, lock it, and make the folder of its nodes; nothing is written."""
         self.refuse_level(level)
-        chosen, made = self._chosen, {}
+        chosen, attached = self._chosen, {}
         device, destroy = chosen.device, chosen.destroy
         if chosen.emulated:
-            made = emulated.make(chosen.emulated, context)
-            device, destroy = made["device"], claims.NO_SIGNATURE
+            attached = emulated.make(chosen.emulated, context)
+            device, destroy = attached["device"], claims.NO_SIGNATURE
         try:
             with claims.opened(device) as handle:
                 self._lock = claims.lock(handle)
@@ -134,7 +134,7 @@ class Device(Backend):
                 disk = claims.disk(handle)
             folder = owned_dirs.make_tree(NODES, context.tag, context.journal)
         except BaseException:
-            self._let_go(made, context.journal)
+            self._let_go(attached, context.journal)
             raise
         details = {
             "destroy": destroy,
@@ -143,7 +143,7 @@ class Device(Backend):
             "tag": context.tag,
             "boot_id": boot_id(),
             "host": socket.gethostname(),
-        } | ({"emulated": made} if made else {})
+        } | ({"emulated": attached} if attached else {})
         path = str(folder / owned_dirs.DATA)
         return DeviceAccess(
             self.name, context.target, details, device, path, direct=not chosen.buffered
@@ -151,26 +151,26 @@ class Device(Backend):
 
     def release(self, access: Access, context: ProvisionContext) -> None:
         """Remove the nodes, look at what the device carries now, and unlock it."""
-        bare, made = _bare(access), access.details.get("emulated", {})
+        bare, attached = _bare(access), access.details.get("emulated", {})
         try:
             held.give_back(bare)
             owned_dirs.release_tree(
                 Path(bare.details["tree"]), bare.details["tag"], context.journal
             )
-            if not made:
+            if not attached:
                 with claims.opened(bare.device) as handle:
                     reason = claims.signature_refusal(handle.path, bare.device)
                 if reason:
                     raise BackendError(f"after the runs, {reason}")
         finally:
-            self._let_go(made, context.journal)
+            self._let_go(attached, context.journal)
 
-    def _let_go(self, made: Mapping[str, Any], journal: Journal) -> None:
+    def _let_go(self, attached: Mapping[str, Any], journal: Journal) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-        if made:
-            emulated.release(made, journal)
+        if attached:
+            emulated.release(attached, journal)
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove the image of an emulated device."""
@@ -239,15 +239,15 @@ class Device(Backend):
                 f"{bare.details['host']}: a device cannot be used from {socket.gethostname()}"
             )
         held.take(bare)
-        if made := bare.details.get("emulated"):
-            emulated.throttle(made, journal)
+        if attached := bare.details.get("emulated"):
+            emulated.throttle(attached, journal)
 
     @classmethod
     def unmount(cls, access: Access, journal: Journal) -> None:
         """End the claim; harmless if there is none."""
         held.give_back(_bare(access))
-        if made := access.details.get("emulated"):
-            emulated.lift(made, journal)
+        if attached := access.details.get("emulated"):
+            emulated.lift(attached, journal)
 
     @classmethod
     def guard(cls, access: Access) -> None:

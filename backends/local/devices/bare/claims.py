@@ -58,11 +58,11 @@ def disk(handle: Handle) -> Disk:
 def refusal(handle: Handle, destroy: str) -> str:
     """Why it may not be overwritten (empty: it may).  Nothing is written and nothing kept."""
     try:
-        found = disk(handle)
-        reason = state_refusal(found, handle.device) or consent_refusal(
-            found, handle.device, destroy
+        identity = disk(handle)
+        reason = state_refusal(identity, handle.device) or consent_refusal(
+            identity, handle.device, destroy
         )
-        if reason := reason or users.of(found, handle.device):
+        if reason := reason or users.of(identity, handle.device):
             return reason
         claimed = claim(handle, os.O_RDONLY)
         os.close(claimed)
@@ -71,29 +71,29 @@ def refusal(handle: Handle, destroy: str) -> str:
         return str(error)
 
 
-def state_refusal(found: Disk, device: str) -> str:
+def state_refusal(identity: Disk, device: str) -> str:
     """Why nobody could write to it: no size, read-only; or the page cache lies below it."""
-    if found.size == 0:
+    if identity.size == 0:
         return f"{device} has no size: nothing is attached, or no medium is in it"
-    if found.read_only:
+    if identity.read_only:
         return f"{device} is read-only"
-    if loopdev.backing(f"/dev/{found.name}") and not loopdev.direct_io(f"/dev/{found.name}"):
+    if loopdev.backing(f"/dev/{identity.name}") and not loopdev.direct_io(f"/dev/{identity.name}"):
         return f"{device} is a loop device without direct I/O (losetup --direct-io=on)"
     return ""
 
 
-def consent_refusal(found: Disk, device: str, destroy: str) -> str:
+def consent_refusal(identity: Disk, device: str, destroy: str) -> str:
     """Why the campaign's word does not fit this very device (empty: it does)."""
-    if destroy == found.serial:
+    if destroy == identity.serial:
         return ""
-    if not found.serial and destroy == NO_SIGNATURE:
+    if not identity.serial and destroy == NO_SIGNATURE:
         return ""
-    if not found.serial:
+    if not identity.serial:
         return (
             f"{device} tells no serial number, and destroy says {destroy!r}: where there is none, "
             f"`destroy: {NO_SIGNATURE}` declares that the device carries nothing"
         )
-    return f"{device} has the serial number {found.serial!r}, and destroy says {destroy!r}"
+    return f"{device} has the serial number {identity.serial!r}, and destroy says {destroy!r}"
 
 
 def signature_refusal(path: str, device: str) -> str:
@@ -101,7 +101,7 @@ def signature_refusal(path: str, device: str) -> str:
     carried = signature.signatures(path)
     if not carried:
         return ""
-    what = ", ".join(f"{one.type} at {one.offset}" for one in carried)
+    what = ", ".join(f"{each.type} at {each.offset}" for each in carried)
     return (
         f"{device} carries {what}: the suite never overwrites a device that carries something; if "
         f"it may be destroyed, erase it yourself (wipefs --all {device})"

@@ -32,17 +32,17 @@ def make(options: EmulatedDevice, context: ProvisionContext) -> dict[str, Any]:
     return {"device": device, "image": str(image.facts["path"]), "limits": vars(rates)}
 
 
-def throttle(made: Mapping[str, Any], journal: Journal) -> None:
+def throttle(attached: Mapping[str, Any], journal: Journal) -> None:
     """Limit what this process's cgroup does on it."""
-    limits.impose(made["device"], Limits(**made["limits"]), journal)
+    limits.impose(attached["device"], Limits(**attached["limits"]), journal)
 
 
-def lift(made: Mapping[str, Any], journal: Journal) -> None:
+def lift(attached: Mapping[str, Any], journal: Journal) -> None:
     """Undo `throttle`; harmless where that is done."""
-    limits.lift(made["device"], journal)
+    limits.lift(attached["device"], journal)
 
 
-def release(made: Mapping[str, Any], journal: Journal) -> None:
+def release(attached: Mapping[str, Any], journal: Journal) -> None:
     """Lift the limit and detach it; the image stays until the campaign ends."""
-    lift(made, journal)
-    loop.detach(made["device"], journal, made["image"])
+    lift(attached, journal)
+    loop.detach(attached["device"], journal, attached["image"])

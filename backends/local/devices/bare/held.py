@@ -36,12 +36,12 @@ def take(access: DeviceAccess) -> None:
         look(access)
         return
     with claims.opened(access.device) as handle:
-        found = claims.disk(handle)
-        _same(access, found)
+        identity = claims.disk(handle)
+        _same(access, identity)
         if reason := claims.refusal(handle, str(access.details["destroy"])):
             raise BackendError(reason)
         descriptor = claims.claim(handle, os.O_RDWR)
-    held = Held(descriptor, found, access.device)
+    held = Held(descriptor, identity, access.device)
     try:  # again, now that nobody else can come between
         _unchanged(access, held)
     except BaseException:
@@ -98,20 +98,20 @@ def make_node(access: DeviceAccess, folder: Path) -> None:
 
 
 def _unchanged(access: DeviceAccess, held: Held) -> None:
-    found = disk_of(os.fstat(held.descriptor).st_rdev, access.device)
-    _same(access, found)
-    reason = claims.state_refusal(found, access.device) or claims.consent_refusal(
-        found, access.device, str(access.details["destroy"])
+    identity = disk_of(os.fstat(held.descriptor).st_rdev, access.device)
+    _same(access, identity)
+    reason = claims.state_refusal(identity, access.device) or claims.consent_refusal(
+        identity, access.device, str(access.details["destroy"])
     )
     if reason := reason or claims.signature_refusal(held.path, access.device):
         raise BackendError(reason)
 
 
-def _same(access: DeviceAccess, found: Disk) -> None:
+def _same(access: DeviceAccess, identity: Disk) -> None:
     """Whether it is the device that the conductor looked at."""
     expected = access.details["disk"]
-    if asdict(found) != expected:
-        changed = [name for name, value in asdict(found).items() if expected.get(name) != value]
+    if asdict(identity) != expected:
+        changed = [name for name, value in asdict(identity).items() if expected.get(name) != value]
         raise BackendError(
             f"{access.device} is not the device that was looked at before: other "
             f"{', '.join(changed)}"

@@ -101,7 +101,7 @@ def _claimed(disk: Disk, parts: dict[str, str]) -> Iterator[str]:
         except OSError as error:
             yield f"{name}, of the same disk, cannot be claimed: {error.strerror}"
             continue
-        found = os.fstat(descriptor).st_rdev
+        claimed = os.fstat(descriptor).st_rdev
         os.close(descriptor)
-        if f"{os.major(found)}:{os.minor(found)}" != number:
+        if f"{os.major(claimed)}:{os.minor(claimed)}" != number:
             raise BackendError(f"/dev/{name} is not the device {number} of that name in sysfs")

@@ -41,9 +41,9 @@ def events(seed: int, first: int, last: int) -> dict[str, npt.NDArray[np.generic
         name: np.empty(last - first, kind) for name, kind in ALL.items()
     }
     for index in range(first // BLOCK, -(-last // BLOCK)):
-        made, begin = block(seed, index), index * BLOCK
+        columns, begin = block(seed, index), index * BLOCK
         low, high = max(first, begin), min(last, begin + BLOCK)
-        for name, values in made.items():
+        for name, values in columns.items():
             whole[name][low - first : high - first] = values[low - begin : high - begin]
     return whole
 
@@ -101,8 +101,8 @@ class _Draw:
     def normal(self) -> Floats:
         """BLOCK numbers of a normal distribution (Box and Muller)."""
         radius = np.sqrt(-2 * np.log(1 - self.uniform()))
-        found: Floats = radius * np.cos(2 * np.pi * self.uniform())
-        return found
+        deviates: Floats = radius * np.cos(2 * np.pi * self.uniform())
+        return deviates
 
     def direction(self) -> tuple[Floats, Floats, Floats]:
         """Isotropic unit vectors."""
@@ -117,8 +117,8 @@ Vector = tuple[Floats, Floats, Floats]
 def _decay(draw: _Draw, mass: Floats, masses: list[Floats]) -> list[Vector]:
     """Momenta of the three hadrons in the laboratory, MeV; [hadron][axis], [event] each."""
     first, second, third = masses
-    spread = np.interp(draw.uniform(), *_PHASE_SPACE)
-    pair = first + second + spread * (mass - first - second - third)
+    fraction = np.interp(draw.uniform(), *_PHASE_SPACE)
+    pair = first + second + fraction * (mass - first - second - third)
     inner = _scaled(draw.direction(), _momentum(pair, first, second))
     outer = _scaled(draw.direction(), _momentum(mass, pair, third))
     back = _scaled(outer, np.full(BLOCK, -1.0))
@@ -139,8 +139,8 @@ def _momentum(mass: Floats, first: Floats, second: Floats) -> Floats:
     """Of two bodies of a decay at rest (PDG review Kinematics, eq. 49.17)."""
     sum2, difference2 = (first + second) ** 2, (first - second) ** 2
     square = np.maximum((mass * mass - sum2) * (mass * mass - difference2), 0.0)
-    found: Floats = np.sqrt(square) / (2 * mass)
-    return found
+    momentum: Floats = np.sqrt(square) / (2 * mass)
+    return momentum
 
 
 def _boosted(vector: Vector, own: Floats, frame: Vector, energy: Floats, mass: Floats) -> Vector:
@@ -164,18 +164,18 @@ def _length2(vector: Vector) -> Floats:
 
 
 def _rounded(values: Floats, step: float) -> Floats:
-    found: Floats = np.rint(values / step) * step
-    return found
+    rounded: Floats = np.rint(values / step) * step
+    return rounded
 
 
 def _phase_space() -> tuple[Floats, Floats]:
     """Cumulated share of decays, and how far m12 is from its least to its largest; [point]."""
-    spread = np.linspace(0.0, 1.0, _TABLE)
+    fraction = np.linspace(0.0, 1.0, _TABLE)
     kaon = np.full(_TABLE, KAON)
-    pair = 2 * KAON + spread * (B_MASS - 3 * KAON)
+    pair = 2 * KAON + fraction * (B_MASS - 3 * KAON)
     density = _momentum(pair, kaon, kaon) * _momentum(np.full(_TABLE, B_MASS), pair, kaon)
     cumulated = np.cumsum(density)
-    return cumulated / cumulated[-1], spread
+    return cumulated / cumulated[-1], fraction
 
 
 _PHASE_SPACE = _phase_space()

@@ -89,8 +89,8 @@ def read(engine: Any, text: str, place: str, part: str) -> str:
     """The analysis of this part."""
     request = Request.of(text)
     engine.load(request.threads, place.startswith(DAOS))
-    times, stored, found = engine.read(request, place, int(part))
-    return _answer(engine, times, stored, found)
+    times, stored, selected = engine.read(request, place, int(part))
+    return _answer(engine, times, stored, selected)
 
 
 def _columns(engine: Any, request: Request, part: int) -> Columns:
@@ -110,9 +110,9 @@ def _synced(path: str) -> float:
     return time.time()
 
 
-def _answer(engine: Any, times: Any, stored: int, found: Selected) -> str:
+def _answer(engine: Any, times: Any, stored: int, selected: Selected) -> str:
     return Answer(
-        engine.NAME, engine.version(), times, found.events, stored, found.document()
+        engine.NAME, engine.version(), times, selected.events, stored, selected.document()
     ).text()
 
 

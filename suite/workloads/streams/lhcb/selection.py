@@ -54,23 +54,23 @@ class Selected:
 
 def select(columns: Columns) -> Selected:
     """Cuts in the analysis' order, and the histogram of the mass of what passes; [event] each."""
-    found = Selected(events=len(columns["H1_isMuon"]))
-    kept = np.arange(found.events)
+    selected = Selected(events=len(columns["H1_isMuon"]))
+    kept = np.arange(selected.events)
     for hadron in HADRONS:
         kept = kept[columns[f"{hadron}_isMuon"][kept] == 0]
-    found.no_muon = len(kept)
+    selected.no_muon = len(kept)
     for hadron in HADRONS:
         kept = kept[_numbers(columns, f"{hadron}_ProbK")[kept] >= LEAST_KAON]
-    found.kaons = len(kept)
+    selected.kaons = len(kept)
     for hadron in HADRONS:
         kept = kept[_numbers(columns, f"{hadron}_ProbPi")[kept] <= MOST_PION]
-    found.no_pions = len(kept)
+    selected.no_pions = len(kept)
     masses = mass({name: _numbers(columns, name)[kept] for name in _MOMENTA})
-    found.below, found.above = int((masses < LOW).sum()), int((masses >= HIGH).sum())
+    selected.below, selected.above = int((masses < LOW).sum()), int((masses >= HIGH).sum())
     inside = masses[(masses >= LOW) & (masses < HIGH)]
     places = np.minimum(((inside - LOW) * PER_MEV).astype(np.int64), BINS - 1)
-    found.counts = np.bincount(places, minlength=BINS).astype(np.int64)
-    return found
+    selected.counts = np.bincount(places, minlength=BINS).astype(np.int64)
+    return selected
 
 
 _MOMENTA = tuple(f"{hadron}_P{axis}" for hadron in HADRONS for axis in "XYZ")

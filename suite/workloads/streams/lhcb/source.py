@@ -42,13 +42,13 @@ def columns(
     """
     checked(engine, source, tree)  # types of other columns are never handed to an interpreter
     values = engine.values(source, tree, list(ALL), first, last)
-    made = {
+    arrays = {
         name: np.ascontiguousarray(values[name].astype(kind, copy=False))
         for name, kind in ALL.items()
     }
     wrong = {
         name: int((~np.isfinite(values)).sum())
-        for name, values in made.items()
+        for name, values in arrays.items()
         if values.dtype.kind == "f"
     }
     if bad := [f"{count} in {name}" for name, count in wrong.items() if count]:
@@ -57,4 +57,4 @@ def columns(
             f"{source}, {tree}: NaN or infinite: {', '.join(bad)} ({where}); "
             "leave such events out of the file"
         )
-    return made
+    return arrays

@@ -78,10 +78,10 @@ def write(request: Request, place: str, part: int, columns: Columns) -> tuple[Ti
 def read(request: Request, place: str, part: int) -> tuple[Times, int, Selected]:
     """The analysis of one file, or one ntuple of a container."""
     del request
-    times, found = np.zeros(4), np.zeros(6, np.int64)
+    times, passed = np.zeros(4), np.zeros(6, np.int64)
     counts = np.zeros(selection.BINS, np.int64)
-    stored = ROOT.fsmatrix_lhcb.read(place, _ntuple(place, part), found, counts, times)
-    cuts = dict(zip(CUTS, found.tolist(), strict=True))
+    stored = ROOT.fsmatrix_lhcb.read(place, _ntuple(place, part), passed, counts, times)
+    cuts = dict(zip(CUTS, passed.tolist(), strict=True))
     return Times(*times.tolist()), int(stored), Selected(**cuts, counts=counts)
 
 
@@ -115,8 +115,8 @@ def values(
     frame = ROOT.RDataFrame(tree, source)
     if first or last < int(frame.Count().GetValue()):
         frame = frame.Range(first, last)
-    found = frame.AsNumpy(list(names))
-    return {name: np.asarray(found[name]) for name in names}
+    columns = frame.AsNumpy(list(names))
+    return {name: np.asarray(columns[name]) for name in names}
 
 
 assert HADRONS == ("H1", "H2", "H3")  # loop.C names them

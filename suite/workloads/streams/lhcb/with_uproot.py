@@ -65,15 +65,15 @@ def read(request: Request, place: str, part: int) -> tuple[Times, int, Selected]
     with uproot.open(place, handler=source, num_workers=1) as file:
         ntuple = file[TREE]
         events = int(ntuple.num_entries)
-        opened, found = time.time(), Selected()
+        opened, selected = time.time(), Selected()
         step = max(STEP, request.page_size // ITEM)
         for first in range(0, events, step):
             arrays = ntuple.arrays(
                 list(READ), entry_start=first, entry_stop=min(first + step, events), library="np"
             )
-            found.add(select(arrays))
+            selected.add(select(arrays))
         moved = time.time()
-    return Times(began, opened, moved, time.time()), _read_so_far() - before, found
+    return Times(began, opened, moved, time.time()), _read_so_far() - before, selected
 
 
 def _read_so_far() -> int:
@@ -95,11 +95,11 @@ def described(source: str, tree: str) -> tuple[int, dict[str, str]]:
         names = sorted({name.partition(";")[0] for name in file.keys(recursive=False)})
         if tree not in names:
             raise Refused(f"{source} has no {tree!r}; it has: {', '.join(names) or 'nothing'}")
-        found = file[tree]
-        if not hasattr(found, "num_entries"):
+        ntuple = file[tree]
+        if not hasattr(ntuple, "num_entries"):
             raise Refused(f"{source}: {tree!r} is no TTree and no RNTuple")
-        return int(found.num_entries), {
-            name: str(found[name].typename) for name in found.keys(recursive=False) if name in ALL
+        return int(ntuple.num_entries), {
+            name: str(ntuple[name].typename) for name in ntuple.keys(recursive=False) if name in ALL
         }
 
 

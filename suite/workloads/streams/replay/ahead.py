@@ -34,8 +34,8 @@ class _Now:
     """Between two chunks."""
 
     def each(self, make: Callable[[], Made | None]) -> Iterator[Made]:
-        while (made := make()) is not None:
-            yield made
+        while (chunk := make()) is not None:
+            yield chunk
 
     def soon(self, work: Callable[[], None]) -> None:
         work()
@@ -50,10 +50,10 @@ class _Beside:
 
     def each(self, make: Callable[[], Made | None]) -> Iterator[Made]:
         following = self._helper.submit(make)
-        while (made := following.result()) is not None:
+        while (chunk := following.result()) is not None:
             self._check(wait=False)
             following = self._helper.submit(make)
-            yield made
+            yield chunk
         self._check(wait=True)
 
     def soon(self, work: Callable[[], None]) -> None:

@@ -199,5 +199,5 @@ def _among(kind: npt.NDArray[np.uint8], kinds: Sequence[int]) -> Mask:
     """Which operations are of one of `kinds`; np.isin takes four times as long."""
     table = np.zeros(KINDS, np.bool_)
     table[list(kinds)] = True
-    found: Mask = table[kind]
-    return found
+    among: Mask = table[kind]
+    return among

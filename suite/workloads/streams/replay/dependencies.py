@@ -159,8 +159,9 @@ def cuts(touches: Touches, lane: Integers, always: Mask) -> list[int]:
     operations = touches.operation[relevant][order].tolist()
     things = touches.thing[relevant][order].tolist()
     hows = touches.how[relevant][order].tolist()
-    found = set(np.flatnonzero(always).tolist()) | {i + 1 for i in np.flatnonzero(always).tolist()}
-    fixed = sorted(found, reverse=True)
+    alone = np.flatnonzero(always).tolist()
+    cuts_at = set(alone) | {i + 1 for i in alone}
+    fixed = sorted(cuts_at, reverse=True)
     seen: dict[int, tuple[int, int]] = {}  # thing -> lane and how, since the last cut
     at = 0
     while at < len(operations):
@@ -172,14 +173,14 @@ def cuts(touches: Touches, lane: Integers, always: Mask) -> list[int]:
         while end < len(operations) and operations[end] == operation:
             end += 1
         own = int(lane[operation])
-        mine = [(things[i], hows[i]) for i in range(at, end)]
-        if any(_conflict(seen.get(thing), own, how) for thing, how in mine):
-            found.add(operation)
+        touched = [(things[i], hows[i]) for i in range(at, end)]
+        if any(_conflict(seen.get(thing), own, how) for thing, how in touched):
+            cuts_at.add(operation)
             seen.clear()
-        for thing, how in mine:
+        for thing, how in touched:
             _touch(seen, thing, own, how)
         at = end
-    return sorted(cut for cut in found if 0 < cut < len(lane))
+    return sorted(cut for cut in cuts_at if 0 < cut < len(lane))
 
 
 def _conflict(before: tuple[int, int] | None, lane: int, how: int) -> bool:

@@ -105,8 +105,8 @@ class _Rank:
     @classmethod
     def of(cls, trace: Operations, work: Work, place: Place) -> _Rank:
         """Look through the trace."""
-        known, counts = prepared(work), Counts(work.mode == "timed")
-        return cls(trace, work, place, known.survey, known.state, known.nameable, counts)
+        ready, counts = prepared(work), Counts(work.mode == "timed")
+        return cls(trace, work, place, ready.survey, ready.state, ready.nameable, counts)
 
     # -- names -----------------------------------------------------------------------------
     def names(self) -> Iterator[Chunk]:
@@ -148,11 +148,11 @@ class _Rank:
                 waiting = None
             yield from self._pieces(part, played, self._ends(things, part, lane, played))
 
-    def _part(self, block: Columns, mine: Mask | None = None) -> Columns:
-        """What this rank plays of a block, of `mine` or of all; what is skipped is counted."""
+    def _part(self, block: Columns, own: Mask | None = None) -> Columns:
+        """What this rank plays of a block, of `own` or of all; what is skipped is counted."""
         mask = selected(self.trace, self.work, self.survey.chosen, block)
-        if mine is not None:
-            mask &= mine
+        if own is not None:
+            mask &= own
         part = block if mask.all() else {name: values[mask] for name, values in block.items()}
         reason = skipped(part, self.work, self.possible, self.trace.slots)
         if reason is None:
@@ -167,11 +167,11 @@ class _Rank:
         """Where a chunk of the block's operations must end."""
         if self.work.mode == "timed" or self.place.threads == 1 or not len(lane):
             return []
-        found = cuts(things.of(part), lane, things.moved_directory(part))
-        self.counts.barriers += len(found)
+        limits = cuts(things.of(part), lane, things.moved_directory(part))
+        self.counts.barriers += len(limits)
         if len(played.ops) == len(lane):
-            return found
-        ends: list[int] = np.searchsorted(np.maximum.accumulate(played.source), found).tolist()
+            return limits
+        ends: list[int] = np.searchsorted(np.maximum.accumulate(played.source), limits).tolist()
         return ends
 
     def _pieces(self, part: Columns, played: Played, ends: list[int]) -> Pieces:

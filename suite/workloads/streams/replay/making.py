@@ -104,10 +104,10 @@ def _chunk(
     names: Sequence[bytes], ops: Sequence[tuple[int, Kind, int, int]], place: Place
 ) -> Chunk:
     """Operations (slot, kind, offset, size), those of one slot in one stream."""
-    made = np.zeros(len(ops), dtype=OP)
+    chunk_ops = np.zeros(len(ops), dtype=OP)
     if ops:
         columns = np.array(ops, dtype=np.int64)
-        made["file"], made["kind"], made["offset"], made["size"] = columns.T
-        made["stream"] = columns[:, 0] % place.threads
-        made["flags"][made["kind"] == Kind.OPEN] = Flag.READ_ONLY
-    return Chunk(made, names, 0)
+        chunk_ops["file"], chunk_ops["kind"], chunk_ops["offset"], chunk_ops["size"] = columns.T
+        chunk_ops["stream"] = columns[:, 0] % place.threads
+        chunk_ops["flags"][chunk_ops["kind"] == Kind.OPEN] = Flag.READ_ONLY
+    return Chunk(chunk_ops, names, 0)
