@@ -78,7 +78,7 @@ class Thread:
 class Operation(NamedTuple):
     """What a program asked for; COLUMNS has the units.
 
-    A tuple: an import makes one for each line, and a frozen dataclass costs several times that.
+    A tuple, since an import makes one for each line.
     """
 
     kind: Kind
