@@ -111,7 +111,7 @@ def test_classes_of_a_pool_that_exists(standin: Standin) -> None:
     assert daos(oclass="SX").refusal() == ""
     assert daos(rd_fac=1).refusal() == "rd_fac 1 needs 2 servers, and the pool has 1"
     assert "needs 2 targets" in daos().level_refusal({"object_class": "S2"})
-    assert "is a cluster factor too" in daos(oclass="S1").level_refusal({"object_class": "SX"})
+    assert "is also a cluster factor" in daos(oclass="S1").level_refusal({"object_class": "SX"})
     assert daos().level_factors == {"object_class", "redundancy_level"}
     assert daos(container="posix1").level_factors == set()
 

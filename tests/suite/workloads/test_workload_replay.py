@@ -250,7 +250,7 @@ def _thread(number: int) -> Any:
     ("options", "text"),
     [
         ({}, "give trace (a file) or generator"),
-        ({"generator": "ycsb"}, "unknown published workload 'ycsb'"),
+        ({"generator": "ycsb"}, "no workload 'ycsb' is published"),
         ({"trace": "relative.h5"}, "must be an absolute path"),
         ({"trace": "/nowhere/t.h5"}, "No such file"),
         ({"trace": "sha256:12"}, "no SHA-256"),

@@ -130,5 +130,5 @@ def test_what_blkparse_does_not_print(tmp_path: Path, line: str, reason: str | N
 def test_one_text_and_no_roots(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="in-1: one at a time"):
         imported(tmp_path, TEXT, TEXT)
-    with pytest.raises(TraceError, match="no root"):
+    with pytest.raises(TraceError, match="--root cannot be used"):
         imported(tmp_path, TEXT, roots=[Path("/a")])
