@@ -165,7 +165,7 @@ def test_generate_writes_what_info_reads(tmp_path: Path, monkeypatch: Patch, cap
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("zipf", "-o", "t.h5"), "there are uniform-random, ycsb-zipfian"),
+        (("zipf", "-o", "t.h5"), "known are uniform-random, ycsb-zipfian"),
         (("ycsb-zipfian", "--scale", "0", "-o", "t.h5"), "above 0"),
         (("ycsb-zipfian", "--scale", "nan", "-o", "t.h5"), "above 0"),
         (("ycsb-zipfian", "--scale", "0.001", "-o", "no/t.h5"), "is not a directory"),
