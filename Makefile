@@ -9,7 +9,8 @@ OUT ?= demo-out
 RUN ?=
 API ?= api-reference
 # Tests that measure nothing run side by side; those of the real parts one after the other.
-ARITHMETIC := tests/analysis tests/results tests/traces tests/house
+ARITHMETIC := tests/analysis tests/results tests/traces tests/house tests/cli \
+  tests/suite/campaign tests/suite/importing tests/suite/plan
 # Jobs of a batch system mostly wait, and so does what installs a bare Debian: side by side, each
 # module with a Slurm or a Debian of its own.
 WAITING := tests/slurm tests/situations
@@ -30,7 +31,7 @@ demo: $(if $(filter 0,$(SYSTEM)),,demo-packages) $(VENV)/demo-ready
 test: $(if $(filter 1,$(SYSTEM)),test-packages,) $(VENV)/test-ready lint
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -P -m pytest $(ORDER) -n auto --dist loadscope $(ARITHMETIC)
 	$(BIN)/python -P -m pytest $(ORDER) -n 4 --dist loadscope $(WAITING)
-	$(BIN)/python -P -m pytest $(ORDER) tests/backends tests/suite tests/cli
+	$(BIN)/python -P -m pytest $(ORDER) tests/backends tests/suite $(addprefix --ignore=,$(ARITHMETIC))
 
 lint: $(VENV)/test-ready
 	$(BIN)/ruff check .

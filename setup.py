@@ -4,13 +4,24 @@ from setuptools import Extension, setup
 
 NATIVE = "fsmatrix/backends/player/native"
 SOURCES = (
-    *("module", "facts", "bare", "player", "lane", "flight", "workers", "root"),
-    *("posix", "null", "rados", "radosconnect", "radosfile"),
+    *("module", "chunk", "facts", "bare", "player", "lane", "flight", "workers", "root"),
+    *("posix", "folders", "null", "rados", "radosconnect", "radosfile"),
     *("cephfs", "cephfsconnect", "cephfsnonblocking"),
     *("dfs", "dfsattach", "dfsconnect", "dfserrors", "dfsfolders", "dfsnames"),
 )
 HEADERS = (
-    *("cephfs", "clock", "content", "dfs", "driver", "lane", "parents", "player", "python"),
+    *(
+        "cephfs",
+        "clock",
+        "content",
+        "dfs",
+        "driver",
+        "folders",
+        "lane",
+        "parents",
+        "player",
+        "python",
+    ),
     *("queue", "rados", "root", "transfer", "workers"),
 )
 

@@ -17,6 +17,7 @@ from fsmatrix.analysis.data.load import Rows
 from fsmatrix.analysis.data.roles import ROLES
 from fsmatrix.analysis.studies import flash, pagecache
 from fsmatrix.analysis.units import OWN
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.registry import Registry
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Analysis:
     title: str
     place: str  # module:function, below `package`
     needs: Mapping[str, int] = field(default_factory=dict)  # role -> least number of its levels
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: JsonObject = field(default_factory=dict)
     factors: tuple[str, ...] = ()  # one of them must have several levels
     metric: str = ""  # a column that must have values
     text_column: str = ""  # a column of texts of which some must not be empty

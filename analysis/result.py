@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, runtime_checkabl
 
 import numpy as np
 
+from fsmatrix.results.evidence.values import Json
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
@@ -39,7 +41,7 @@ class Result(Protocol):
         """The result drawn, with labelled units and intervals; the caller closes or saves it."""
         ...
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """The result as JSON-able data: SI units, None where there is no number."""
         ...
 

@@ -7,9 +7,10 @@ names as its `access_type`: workloads say by the type which they speak.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
+
+from fsmatrix.results.evidence.values import Json, JsonObject
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Access:
     word: ClassVar[str] = ""  # for it in messages
     backend: str
     target: str
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: JsonObject = field(default_factory=dict)
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -35,17 +36,17 @@ class Access:
         """
         return str(self.details.get("preload", ""))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Json]:
         """A plain dict that `from_json` turns back into an equal access."""
         return {"type": self.type, **dataclasses.asdict(self)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
+    def from_json(cls, data: JsonObject) -> Self:
         """Inverse of `to_json`; TypeError if it is of another type, or has other fields.
 
         Which class it is says the backend that made it: its `access_type`.
         """
-        values = dict(data)
+        values: Any = dict(data)
         if (given := values.pop("type", "")) != cls.type:
             raise TypeError(f"a {cls.word} access is needed here, not one of type {given!r}")
         return cls(**values)

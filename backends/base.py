@@ -5,32 +5,31 @@ Where each method runs:
   node leader, once per kernel ....... mount, unmount, guard, cache, counters, settle, health, seen
   every rank ......................... the driver's connect (in the player)
 
-Node-side methods are class methods of an `Access` alone: the leader that calls them is
-another process on another machine than the conductor that made the access.
+The node leaders' half is `node_side.py`.
 """
 
 from __future__ import annotations
 
 import secrets
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.backends.access import Access
 from fsmatrix.backends.errors import BackendError as BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import PREFIX
+from fsmatrix.backends.node_side import CacheMethod as CacheMethod
+from fsmatrix.backends.node_side import Evidence as Evidence
+from fsmatrix.backends.node_side import NodeSide
+from fsmatrix.backends.node_side import Settled as Settled
 from fsmatrix.backends.pace import Pace
-from fsmatrix.backends.system.removal import remove_tree
-from fsmatrix.backends.watch import Watch
 from fsmatrix.results.evidence.deployment import Deployment
-from fsmatrix.results.evidence.evidence import Interception
-
-CacheMethod = Literal["auto", "drop_caches", "fadvise"]
+from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar
 
 
 class BackendOptions(BaseModel):
@@ -46,24 +45,6 @@ class Usable:
     ok: bool
     version: str = ""
     reason: str = ""
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What was done to reach a cache state, and what the system showed afterwards."""
-
-    state: str  # the state reached: cold, warm, bypass, memory; unknown = could not be shown
-    method: str  # drop_caches, fadvise, read, O_DIRECT, none
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Settled:
-    """Outcome of a bounded wait until the system is quiet."""
-
-    reached: bool
-    seconds: float
-    state: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -87,7 +68,7 @@ class ProvisionContext:
     state: Path  # directory of this target inside the campaign's state directory
     journal: Journal
     tag: str  # drawn for this attachment: names and marks what the suite makes for it
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)  # device_state
     draw: str = ""  # what a random choice of this block is made of: seed and block
     progress: Callable[[str], None] = _quiet  # told what takes long
 
@@ -96,7 +77,7 @@ class ProvisionContext:
         return f"{PREFIX}{self.tag}-{self.target}-{secrets.token_hex(4)}"
 
 
-class Backend(ABC):
+class Backend(NodeSide):
     """One kind of storage.  Subclasses: one file each, one line in registry.BUILTIN."""
 
     name: ClassVar[str]
@@ -113,7 +94,6 @@ class Backend(ABC):
     def __init__(self, options: BackendOptions) -> None:
         self.options = options
 
-    # -- conductor ---------------------------------------------------------------------
     @classmethod
     @abstractmethod
     def check(cls) -> Usable:
@@ -159,27 +139,27 @@ class Backend(ABC):
         """Cluster factors whose levels it can make, with these options."""
         return frozenset()
 
-    def level_refusal(self, level: Mapping[str, Any]) -> str:
+    def level_refusal(self, level: Level) -> str:
         """Why this level cannot be made here (empty: it can)."""
         del level
         return ""
 
-    def testbed_refusal(self, level: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
+    def testbed_refusal(self, level: Level, attributes: Mapping[str, Scalar]) -> str:
         """Why it cannot make a level on a bed with these attributes (empty: it can).  Pure."""
         del level, attributes
         return ""
 
-    def program_refusal(self, level: Mapping[str, Any], program: str) -> str:
+    def program_refusal(self, level: Level, program: str) -> str:
         """Why a program (its path; empty: the player) cannot work on it (empty: it can)."""
         del level, program
         return ""
 
-    def places(self, level: Mapping[str, Any]) -> int:
+    def places(self, level: Level) -> int:
         """How many `run_roots` there are at a level that can be made.  Pure."""
         del level
         return 1
 
-    def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
+    def realised(self, level: Level) -> dict[str, str]:
         """Factor -> emulated, for what it makes of this machine alone.  Pure."""
         del level
         return {}
@@ -196,25 +176,25 @@ class Backend(ABC):
         del space
         return ""
 
-    def commands(self, level: Mapping[str, Any], draw: str) -> list[str]:
+    def commands(self, level: Level, draw: str) -> list[str]:
         """What `provision` and `release` would tell a cluster to make and remove a level."""
         del level, draw
         return []
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, Scalar]:
         """Facts about the cluster that its options tell and that no level changes.
 
         They become coordinates (redundancy, failure_domain).  Pure: nothing is asked.
         """
         return {}
 
-    def refuse_level(self, level: Mapping[str, Any]) -> None:
+    def refuse_level(self, level: Level) -> None:
         """For a `provision` that makes no levels: BackendError if one is asked for."""
         if level:
             raise BackendError(f"{self.name} realises no cluster factors: {', '.join(level)}")
 
     @abstractmethod
-    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> Access:
+    def provision(self, level: Level, context: ProvisionContext) -> Access:
         """Make or choose what this level needs.  Journalled.  BackendError if impossible."""
 
     def release(self, access: Access, context: ProvisionContext) -> None:
@@ -226,10 +206,10 @@ class Backend(ABC):
         del context
 
     @abstractmethod
-    def describe(self, access: Access) -> dict[str, Any]:
+    def describe(self, access: Access) -> dict[str, Json]:
         """Provenance while attached: mount options, device, model, capacity, kernel..."""
 
-    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+    def deployment(self, described: JsonObject) -> Deployment:
         """What decides whether it is compared fairly; what is not known stays None.
 
         Pure: from the options and what `describe` told; nothing is asked.  Before anything is
@@ -242,108 +222,3 @@ class Backend(ABC):
         """What a campaign may fill: of `access` if it is attached, else an estimate."""
         del access
         return Space(None, None, "unknown")
-
-    # -- node leaders, once per kernel and mount namespace --------------------------------
-    @classmethod
-    def mount(cls, access: Access, journal: Journal) -> None:
-        """Attach the storage on this kernel.  Journalled; harmless if it is attached."""
-        del access, journal
-
-    @classmethod
-    def unmount(cls, access: Access, journal: Journal) -> None:
-        """Detach it; harmless if it is not attached."""
-        del access, journal
-
-    @classmethod
-    @abstractmethod
-    def cache(
-        cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
-    ) -> Evidence:
-        """Bring this kernel's caches of `files` (relative; folders mean all in them) into `state`.
-
-        `method` of cold: `fadvise` touches these files only, `drop_caches` (root) the whole
-        kernel, `auto` is fadvise where it is shown to work and else drop_caches if root.
-        """
-
-    @classmethod
-    @abstractmethod
-    def counters(cls, access: Access) -> dict[str, float]:
-        """Monotonic counters; a counter that does not exist here is absent.
-
-        device_{read,written}_bytes, device_busy_seconds, device_{reads,writes} (requests) and
-        device_{read,write}_seconds (of all requests together); of the disk below a loop device
-        backing_{read,written}_bytes; of a network file system network_{received,sent}_bytes.
-        """
-
-    @classmethod
-    def workers(cls, access: Access) -> list[int]:
-        """Processes of this kernel that work for the storage: a FUSE client, servers run here.
-
-        What they use of the CPUs is not foreign load.
-        """
-        del access
-        return []
-
-    @classmethod
-    def run_root(cls, access: Access, name: str) -> str:
-        """Where the run of that name works, as the player's driver is told it.  Pure."""
-        return str(Path(access.path) / name) if isinstance(access, PathAccess) else ""
-
-    @classmethod
-    def run_roots(cls, access: Access, name: str) -> tuple[str, ...]:
-        """As `run_root`, where not all ranks work in one: rank i in number i modulo theirs."""
-        return (cls.run_root(access, name),)
-
-    @classmethod
-    def environment(cls, access: Access) -> dict[str, str]:
-        """What programs that work on it get into their environment.  Pure."""
-        del access
-        return {}
-
-    @classmethod
-    def intercepted(cls, access: Access, texts: Iterable[str]) -> Interception | None:
-        """What a preloaded library says of a step's programs, in all that they printed.  Pure.
-
-        None: no library is put into them.
-        """
-        del access, texts
-        return None
-
-    @classmethod
-    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
-        """Make the run's own place; harmless if another kernel made it.
-
-        `programs`: external programs will work there, which may know less than the player.
-        """
-        del programs
-        if isinstance(access, PathAccess):
-            (Path(access.path) / name).mkdir(exist_ok=True)
-
-    @classmethod
-    def guard(cls, access: Access) -> None:
-        """The last look before each step; BackendError if nothing may be written there now."""
-        del access
-
-    @classmethod
-    def remove_run(cls, access: Access, name: str) -> None:
-        """Remove it with all in it, also while another kernel does; links are not followed."""
-        if isinstance(access, PathAccess):
-            remove_tree(Path(access.path) / name)
-
-    @classmethod
-    def settle(cls, access: Access, timeout: float) -> Settled:
-        """Wait, at most `timeout` seconds, until the system is quiet."""
-        del access, timeout
-        return Settled(True, 0.0)
-
-    @classmethod
-    def health_watch(cls, access: Access) -> Watch | None:
-        """What looks at the health during a step, from the conductor's machine; None: nothing."""
-        del access
-        return None
-
-    @classmethod
-    def health(cls, access: Access) -> list[str]:
-        """What is wrong with the system now (empty: nothing known)."""
-        del access
-        return []

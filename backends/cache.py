@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.base import CacheMethod, Evidence
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system import libc, residency
+from fsmatrix.backends.system import libc
+from fsmatrix.backends.system.files import residency
+from fsmatrix.results.evidence.values import Json
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 MANY_FILES = 256  # from here one syncfs is cheaper than an fsync for each
@@ -232,7 +233,7 @@ def _gone(tally: _Tally) -> bool:
     return tally.resident is not None and tally.resident <= RESIDUE * tally.bytes
 
 
-def _facts(before: _Tally, after: _Tally, links: int) -> dict[str, Any]:
+def _facts(before: _Tally, after: _Tally, links: int) -> dict[str, Json]:
     return {
         "files": after.files,
         "bytes": after.bytes,

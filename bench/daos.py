@@ -4,10 +4,13 @@
 
 Makes one POSIX container in the pool by the `daos` tool and destroys it at the end.  A round is
 one run of each program that speaks a cell, each in a process and with a connection of its own, one
-after the other; who begins changes from round to round, and the first round only warms up.  All do
-the same: a new file written once from its beginning to its end, or one that is there read so;
-files of a directory created, looked at and removed.  Rates are those of each program's own
-window, without opening and closing of the file (of metadata: with them).
+after the other; who begins, and who follows whom, changes from round to round, and the first round
+only warms up.  All do the same: a new file written once from its beginning to its end, or one that
+is there read so; files of a directory created, looked at and removed.  Rates are those of each
+program's own window, without opening and closing of the file (of metadata: with them).
+
+DAOS gives the space of removed files back half a minute late.  A run writes at most a sixteenth of
+what is free at the beginning, and a round that writes first waits where less than half is left.
 
 The ratio is the player's rate by that of the rival in the same round.  The rival is the program
 with the higher median: the better of each round would be the luckier one.  The interval of the
@@ -16,12 +19,16 @@ IOR has one operation in flight, so at depth 16 there is fio alone.
 
 On a machine that has the engines too, clients and engines wait by polling: what shares a processor
 with an engine is many times slower, by chance.  So run this where the engines are not, or under
-taskset on processors that they do not use.
+taskset on processors that they do not use.  There an engine's other threads take turns with the one
+that does the I/O (`renice` them), and the merging of what was written before runs beside what is
+timed: `dmg pool set-prop POOL reclaim:disabled` keeps it off, and the space of removed files with
+it.  Both make the intervals narrower.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -40,21 +47,25 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 from daos_rivals import LARGE, SMALL, Container, Data, Names
 
 from fsmatrix.backends.daos import containers
+from fsmatrix.backends.daos.state import facts, settle
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError
 
 TARGET = 1.0
+SHARE_OF_FREE = 16  # of the free bytes of the pool, one run writes one part in so many
 Row = dict[str, Any]
 
 
 def rounds(
-    programs: Mapping[str, Callable[[], Mapping[str, float]]], pairs: int
+    programs: Mapping[str, Callable[[], Mapping[str, float]]],
+    pairs: int,
+    before: Callable[[], object],
 ) -> dict[str, dict[str, list[float]]]:
-    """Rates of each program, by what was done, one for each round."""
+    """Rates of each program, by what was done, one for each round; `before` each of them."""
     rates: dict[str, dict[str, list[float]]] = {}
-    order = list(programs)
-    for number in range(pairs + 1):
-        order = order[1:] + order[:1]
+    orders = itertools.cycle(itertools.permutations(programs))
+    for number, order in enumerate(itertools.islice(orders, pairs + 1)):
+        before()
         for name in order:
             for what, rate in programs[name]().items():
                 if number:
@@ -84,42 +95,47 @@ def rows_of(rates: Mapping[str, Mapping[str, list[float]]]) -> list[Row]:
     return rows
 
 
+def _name(size: int, write: bool, depth: int) -> str:
+    return f"{'write' if write else 'read'} {size // 1024} KiB, depth {depth}"
+
+
+METADATA = "metadata"
+CELLS = {_name(*cell): cell for cell in itertools.product((SMALL, LARGE), (True, False), (1, 16))}
+
+
 def measure(where: Container, pairs: int, only: Sequence[str]) -> list[Row]:
-    """All cells, or those whose names hold one of these texts."""
+    """All cells, or those of these names."""
     rows: list[Row] = []
     for size in (SMALL, LARGE):
-        chosen = [
-            (write, depth)
-            for write in (True, False)
-            for depth in (1, 16)
-            if _chosen(name_of(size, write, depth), only)
-        ]
+        chosen = [cell for name, cell in CELLS.items() if cell[0] == size and name in only]
         if not chosen:
             continue
         data = Data(where, size)
         try:
-            for write, depth in chosen:
-                rows += rows_of(rounds(_cell(data, write, depth), pairs))
-                print(f"{rows[-1]['what']}: {rows[-1]['ratio']:.3f}", file=sys.stderr, flush=True)
+            for cell in chosen:
+                rows += _measured(where, _cell(data, *cell[1:]), pairs)
         finally:
             data.close()
-    if not _chosen("metadata", only):
-        return rows
-    names = Names(where)
-    return rows + rows_of(rounds({"player": names.player, "mdtest": names.mdtest}, pairs))
+    if METADATA in only:
+        names = Names(where)
+        rows += _measured(where, {"player": names.player, "mdtest": names.mdtest}, pairs)
+    return rows
 
 
-def name_of(size: int, write: bool, depth: int) -> str:
-    """Of a cell of data."""
-    return f"{'write' if write else 'read'} {size // 1024} KiB, depth {depth}"
+def _measured(
+    where: Container, programs: Mapping[str, Callable[[], Mapping[str, float]]], pairs: int
+) -> list[Row]:
+    def note(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
 
-
-def _chosen(name: str, only: Sequence[str]) -> bool:
-    return not only or any(text in name for text in only)
+    rows = rows_of(rounds(programs, pairs, lambda: settle.returned(Client(), where.pool, note)))
+    for row in rows:
+        note(f"{row['what']}: {row['ratio']:.3f} {row['interval']}")
+    return rows
 
 
 def _cell(data: Data, write: bool, depth: int) -> dict[str, Callable[[], Mapping[str, float]]]:
-    what = name_of(data.size, write, depth)
+    what = _name(data.size, write, depth)
     calls = {"player": data.player, "fio": data.fio} | ({"ior": data.ior} if depth == 1 else {})
     return {
         name: (lambda call=call: {what: call(write, depth)})  # type: ignore[misc]
@@ -151,7 +167,10 @@ def main() -> int:
     parser.add_argument("--mdtest", default="mdtest")
     parser.add_argument("--fio", default="fio")
     parser.add_argument("--operations", type=int, default=4096, help="of 4 KiB, in one run")
-    parser.add_argument("--only", nargs="*", default=[], help="cells by parts of their names")
+    every = [*CELLS, METADATA]
+    parser.add_argument(
+        "--only", nargs="+", default=every, choices=every, metavar="CELL", help="; ".join(every)
+    )
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     if asked.pairs < 6:
@@ -160,12 +179,14 @@ def main() -> int:
         parser.error("needs a real DAOS: name a pool by --pool or FSMATRIX_DAOS_POOL")
     label = f"fsmatrix-bench-{uuid.uuid4().hex[:8]}"
     try:
+        free = facts.free(Client().pool_query(asked.pool)).bytes or 0
         made = Client().create(asked.pool, label)
     except BackendError as error:
         parser.error(f"needs a real DAOS: {error}")
     try:
         programs = (asked.ior, asked.mdtest, asked.fio)
-        where = Container(asked.pool, label, asked.library, *programs, asked.operations)
+        most = free // SHARE_OF_FREE
+        where = Container(asked.pool, label, asked.library, *programs, asked.operations, most)
         rows = measure(where, asked.pairs, asked.only)
     finally:
         containers.destroy(Client(), asked.pool, label, made.container_uuid)

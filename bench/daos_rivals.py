@@ -32,6 +32,7 @@ class Container:
     mdtest: str = "mdtest"
     fio: str = "fio"
     operations: int = 4096  # of a run with small ones
+    most: int = 1 << 28  # bytes that a run may write
 
     @property
     def root(self) -> str:
@@ -42,8 +43,9 @@ class Container:
 
 def program(argv: list[str]) -> str:
     """What a program printed; RuntimeError with its last words."""
-    # numpy's threads would spin beside what is timed
+    # numpy's threads would spin beside what is timed; DAOS logs into what programs print
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    environment |= {"D_LOG_FILE": "/dev/null", "DD_STDERR": "CRIT"}
     done = subprocess.run(
         argv, capture_output=True, text=True, timeout=DEADLINE, check=False, env=environment
     )
@@ -63,7 +65,8 @@ class Data:
 
     def __init__(self, where: Container, size: int) -> None:
         self.where, self.size = where, size
-        self.span = max(where.operations // SHARE[size], 16) * size
+        operations = min(where.operations // SHARE[size], where.most // size)
+        self.span = max(operations, 16) * size
         self.name = f"bench-{uuid.uuid4().hex[:8]}"
         self._play(self._own, write=True, create=True, depth=16)
         self._ior("-w", "-k", "-o", f"/{self.name}-ior")

@@ -17,6 +17,7 @@ import numpy as np
 
 from fsmatrix.results import histogram, iterations
 from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
 
@@ -110,7 +111,19 @@ def record(
         duration=1.5,
         coordinates={"target": case.target, "chunk_size": chunk, "processes_per_node": ranks},
         environment={"kernel": "6.1.0", "target": case.target},
-        ranks=tuple({"host": "node1", "rank": rank} for rank in range(ranks)),
+        ranks=tuple(
+            Rank(
+                rank=number,
+                host="node1",
+                node=0,
+                node_rank=number,
+                boot_id="",
+                mounts="",
+                pid=number,
+                cpus=(0,),
+            )
+            for number in range(ranks)
+        ),
         phases=() if failed else tuple(phase(name, ranks, chunk, random, count) for name in names),
         findings=(Finding("too-short", 1, "warning", "window below 1 s"),) if index % 10 else (),
     )

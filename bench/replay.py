@@ -29,7 +29,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -147,8 +146,8 @@ def rate_in(root: Path, rounds: int, size: int) -> list[Row]:
     work = Work(trace=str(trace), mode="queue", slots=1)
     # as many operations as the trace has, of the same file
     engines: dict[str, Callable[[], float]] = {
-        "replay": lambda: rate_of(root, generate(asdict(work), PLACE)),
-        "pattern": lambda: rate_of(root, within(size, pattern.generate(asdict(task), PLACE))),
+        "replay": lambda: rate_of(root, generate(work.document(), PLACE)),
+        "pattern": lambda: rate_of(root, within(size, pattern.chunks(task, PLACE))),
         "fio": lambda: fio(log)[0],
         "limit": lambda: bare(root / DATA, size),
     }
@@ -222,7 +221,7 @@ def timed(root: Path, _rounds: int) -> list[Row]:
     iolog_of(log, root / DATA, count, interval, FILE_BYTES)
     work = Work(trace=str(trace), mode="timed", time_scale=1.0, slots=1)
     with player_of("posix", root, 1) as player:
-        tallies = play(player, generate(asdict(work), PLACE))
+        tallies = play(player, generate(work.document(), PLACE))
     late = np.asarray(tallies["issue_error"])
     from fsmatrix.results.histogram import bin_of
 
@@ -264,7 +263,7 @@ def null(count: int) -> None:
     whole = workload("uniform-random", 1.0, 1).operations
     work = Work(generator="uniform-random", scale=count / whole, mode="queue", slots=1)
     with player_of("null", Path("/"), 4) as player:
-        play(player, generate(asdict(work), PLACE))
+        play(player, generate(work.document(), PLACE))
         done = player.result().operations
     if abs(done - count) > count / 1000:
         raise RuntimeError(f"{done} operations, not {count}")

@@ -89,7 +89,7 @@ class Frames:
         self.bytes += len(frame)
         self._deliver(sock, frame)
 
-    def receive(self, sock: Any) -> Any:
+    def receive(self, sock: Any) -> bytes:
         frame = self._receive(sock)
         self.frames += 1
         return frame

@@ -113,7 +113,7 @@ def memory(folder: Path) -> dict[str, float]:
     session = Session(launcher(), Geometry(1, 2), StopFlag())
     session.start()
     try:
-        tree = [psutil.Process(rank["pid"]) for rank in session.hello["ranks"]]
+        tree = [psutil.Process(rank.pid) for rank in session.hello.ranks]
         runner = runner_in(session, folder, folder, SECONDS)
         sizes = {}
         for name, count in (("short", 8), ("long", 256)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,13 +17,16 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+sys.path.append(str(Path(__file__).parent))  # also under -P
+
+from simulations_many import INSIDE, false_claims, growing, many_cells
+from tables_of_docs import table, write
+
 from fsmatrix.analysis.stats import repetitions, simulate
 from fsmatrix.analysis.stats.estimates import intervals
 from fsmatrix.analysis.stats.estimates.medians import Floats
-from fsmatrix.analysis.stats.testing import looks, signflips, tests, verdict
 
 MARK = "<!-- below: made by python -P bench/simulations.py --write docs/statistics.md -->"
-INSIDE = 5  # runs in an attachment
 SIZES = (6, 8, 12, 30)
 Bounds = tuple[Floats, Floats]
 Method = Callable[[Floats, Floats], Bounds]
@@ -98,12 +102,6 @@ def cell(bounds: Bounds, truth: float, unit: float) -> str:
     return f"{np.mean((low <= truth) & (truth <= high)):.1%} ({np.median(high - low) / unit:.2f})"
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
 def coverage(trials: int) -> Iterator[str]:
     """Same shapes, session effects as large as the run-to-run spread."""
     random = np.random.default_rng(1)
@@ -152,208 +150,6 @@ def unequal(trials: int) -> Iterator[str]:
         "The reason for the choice: methods that assume one shape cover less here.\n"
     )
     yield table(["targets", "n, m", *METHODS], rows)
-
-
-def campaign(
-    random: np.random.Generator, n: int, cells: int, shift: float, spread: float, is_paired: bool
-) -> list[intervals.Ratio]:
-    """Ratios of one comparison: all cells of a target share its attachments' effects."""
-    block = random.standard_normal((n, 1)) * spread
-    sides = []
-    for side in range(2):
-        session = random.standard_normal((n, 1)) * spread
-        run = random.standard_normal((n, cells, INSIDE)) * spread
-        both = session + (block if is_paired else 0) + np.median(run, axis=2)
-        sides.append(both + (shift if side == 0 else 0))
-    a, b = sides
-    if is_paired:
-        return [intervals.from_logs((d,)) for d in (a - b).T]
-    return [intervals.from_logs(pair) for pair in zip(a.T, b.T, strict=True)]
-
-
-def together(
-    random: np.random.Generator,
-    size: tuple[int, int],
-    shape: str,
-    shift: float = 0.0,
-    spread: float = 0.05,
-    uneven: float = 0.0,
-    alone: bool = False,
-) -> Floats:
-    """Log ratios [block, cell] of two targets that vary alike, the first half `shift` apart.
-
-    `uneven`: standard deviation of the logs of the cells' spreads.  `alone`: the second target does
-    not vary, so that the differences have the shape of the first one's values.
-    """
-    first, second = (simulate.SHAPES[shape](random, size) for _ in range(2))
-    scale = spread * np.exp(uneven * random.standard_normal(size[1]))
-    values = scale * (first if alone else first - second)
-    values[:, : size[1] // 2] += shift
-    return np.asarray(values)
-
-
-def many_cells(campaigns: int) -> Iterator[str]:
-    """Error and power of max-T over sign flips, beside Holm's correction of medians' p."""
-    random = np.random.default_rng(7)
-    rows = []
-    for cells, percent in ((16, 10), (48, 20)):
-        for uneven in (0.0, 1.0):
-            for n in (6, 8, 10):
-                called, holm, wrong, alike, edge = [], [], 0, [], 0
-                for _ in range(campaigns):
-                    shift = float(np.log1p(percent / 100))
-                    d = together(random, (n, cells), "log-normal", shift, uneven=uneven)
-                    p = signflips.max_t(d, 0.05).p <= 0.05
-                    raw = np.array([intervals.from_logs((values,)).p for values in d.T])
-                    called.append(p[: cells // 2].mean())
-                    holm.append((tests.correct(raw) <= 0.05)[: cells // 2].mean())
-                    wrong += bool(p[cells // 2 :].any())
-                    same = together(random, (n, cells), "log-normal", spread=0.02, uneven=uneven)
-                    margin = float(np.log(1.05))
-                    alike.append((tests.correct(signflips.equivalent(same, margin)) <= 0.05).mean())
-                    edge += bool(
-                        (tests.correct(signflips.equivalent(same + margin, margin)) <= 0.05).any()
-                    )
-                rows.append(
-                    [
-                        str(cells),
-                        f"{percent} %",
-                        "unequal" if uneven else "5 %",
-                        str(n),
-                        f"{np.mean(holm):.0%}",
-                        f"{np.mean(called):.0%}",
-                        f"{wrong / campaigns:.1%}",
-                        f"{np.mean(alike):.0%}",
-                        f"{edge / campaigns:.1%}",
-                    ]
-                )
-    yield (
-        f"## Many cells of one comparison, paired: power and error in {campaigns} campaigns\n\n"
-        "Half of the cells differ. Power: share of those that are called, by Holm on p of medians "
-        "and by max-T; error: campaigns in which max-T calls any cell that does not differ. Alike: "
-        "share of cells called `no difference larger than 5 %` at a spread of 2 % where nothing "
-        "differs; its error: campaigns with any such call where all cells differ by 5 %. Spreads "
-        "are those of one target; unequal: their logs vary over the cells with standard deviation "
-        "1.\n"
-    )
-    head = ["cells", "difference", "spread", "n", "Holm", "max-T", "error", "alike", "its error"]
-    yield table(head, rows)
-    rows = []
-    for shape in simulate.SHAPES:
-        for alone in (False, True):
-            shares = []
-            for n in (6, 8, 10, 30):
-                wrong = sum(
-                    bool(
-                        (
-                            signflips.max_t(together(random, (n, 48), shape, alone=alone), 0.05).p
-                            <= 0.05
-                        ).any()
-                    )
-                    for _ in range(campaigns)
-                )
-                shares.append(f"{wrong / campaigns:.1%}")
-            rows.append([shape, "one target" if alone else "both", *shares])
-    yield (
-        f"## False claims of max-T in {campaigns} campaigns of 48 cells with equal medians\n\n"
-        "Both targets vary with that shape, or one only, while the other does not vary: then "
-        "skewed values make the typical ratio differ although the medians do not, and max-T says "
-        "so.\n"
-    )
-    yield table(["shape", "varying", "n = 6", "8", "10", "30"], rows)
-
-
-TURNS = ((6, 10), (8, 12), (10, 15), (6, 8, 10), (6, 10, 15))  # blocks at each look
-
-
-def growing(campaigns: int) -> Iterator[str]:
-    """Blocks added after a look: false claims and power, with and without spending alpha."""
-    random = np.random.default_rng(8)
-    head = ["looks at blocks", "shape", "cells", "one look at 5 %", "each at 5 %", "spent"]
-    rows = []
-    for turns in TURNS:
-        for shape in ("log-normal", "heavy-tailed (t3)", "bimodal 30:70"):
-            for cells in (1, 16, 48):
-                wrong = np.zeros(3)
-                for _ in range(campaigns):
-                    d = together(random, (turns[-1], cells), shape)
-                    each = [signflips.max_t(d[:blocks], 0.05).p.min() for blocks in turns]
-                    spent = looks.max_t(d, np.arange(len(d)), turns, 0.05).p.min()
-                    wrong += [
-                        each[-1] <= 0.05,
-                        min(each) <= 0.05,
-                        spent <= looks.level(0.05, len(turns)),
-                    ]
-                shares = (f"{share:.1%}" for share in wrong / campaigns)
-                rows.append([", ".join(map(str, turns)), shape, str(cells), *shares])
-    yield (
-        f"## Blocks added after a look: false claims in {campaigns} campaigns\n\n"
-        "Nothing differs; max-T at each number of blocks. Share of campaigns with any false claim: "
-        "one look at the last number, at 5 %; looks at all of them, each at 5 %; looks at what "
-        "each may spend of 5 % (3.3 %, 1.1 %, 0.4 %). Nominal: 5 %.\n"
-    )
-    yield table(head, rows)
-    rows = []
-    for turns in TURNS:
-        for cells, percent in ((16, 10), (48, 20)):
-            called = np.zeros(4)
-            for _ in range(campaigns // 4):
-                d = together(
-                    random, (turns[-1], cells), "log-normal", float(np.log1p(percent / 100))
-                )
-                first, whole = (signflips.max_t(x, 0.05).p for x in (d[: turns[0]], d))
-                spent = looks.max_t(d, np.arange(len(d)), turns, 0.05).p
-                limits = (
-                    0.05,
-                    looks.level(0.05, 1),
-                    looks.level(0.05, len(turns)),
-                    looks.level(0.05, 1),
-                )
-                called += [
-                    np.mean(p[: cells // 2] <= limit)
-                    for p, limit in zip((whole, whole, spent, first), limits, strict=True)
-                ]
-            shares = (f"{share:.0%}" for share in called / (campaigns // 4))
-            rows.append([", ".join(map(str, turns)), str(cells), f"{percent} %", *shares])
-    yield (
-        "## What spending costs: power\n\n"
-        "Half of the cells differ, spread 5 % of each target. Share of those that are called with "
-        "the last number of blocks: in one look at 5 %, in a first look (at 3.3 %), after all of "
-        "these looks; and what the first of them had called.\n"
-    )
-    head = ["looks at blocks", "cells", "difference", "one look at 5 %", "first look"]
-    yield table([*head, "after all looks", "at the first of them"], rows)
-
-
-def false_claims(campaigns: int = 200, cells: int = 48) -> Iterator[str]:
-    """Null campaigns with any false claim."""
-    random = np.random.default_rng(3)
-    rows = []
-    for design in (False, True):
-        for n in (6, 12, 20, 30):
-            count_of: dict[str, int] = {"holm": 0, "none": 0, "equal": 0}
-            for _ in range(campaigns):
-                null = campaign(random, n, cells, 0.0, 0.05, design)
-                for correction in ("holm", "none"):
-                    kinds = {v.kind for v in verdict.verdicts(null, 0.05, correction=correction)}
-                    count_of[correction] += bool(kinds & {"faster", "slower"})
-                edge = campaign(random, n, cells, float(np.log(1.05)), 0.02, design)
-                kinds = {v.kind for v in verdict.verdicts(edge, 0.05)}
-                count_of["equal"] += "no difference" in kinds
-            rows.append(
-                [
-                    "paired" if design else "independent",
-                    str(n),
-                    *(f"{count_of[k] / campaigns:.1%}" for k in ("holm", "equal", "none")),
-                ]
-            )
-    yield (
-        f"## False claims in {campaigns} campaigns of {cells} cells\n\n"
-        "Share of campaigns with any false claim: `faster` or `slower` where nothing differs "
-        "(Holm); `no difference larger than 5 %` where all differ by 5 %; and `faster` or `slower` "
-        "without correction. Cells of one attachment share its effect. Nominal: 5 %.\n"
-    )
-    yield table(["design", "n", "differs, Holm", "equal, Holm", "differs, uncorrected"], rows)
 
 
 def power(trials: int) -> Iterator[str]:
@@ -438,8 +234,7 @@ def main() -> None:
     if options.write is None:
         print(text)
     else:
-        prose = options.write.read_text().split(MARK)[0]
-        options.write.write_text(f"{prose}{MARK}\n\n{text}")
+        write(options.write, text, MARK)
     print(f"{time.monotonic() - began:.0f} s")
 
 

@@ -36,6 +36,7 @@ CampaignToResume = Annotated[
     ),
 ]
 Out = Annotated[Path | None, typer.Option("-o", "--out", help="Results directory.")]
+OutFile = Annotated[Path | None, typer.Option("-o", "--out", help="File to write.")]
 RetryFailed = Annotated[
     bool, typer.Option("--retry-failed", help="With --resume: try failed runs again.")
 ]
@@ -70,7 +71,7 @@ Results = Annotated[
 ]
 
 
-def calm() -> None:
+def limit_algebra_threads() -> None:
     """Linear algebra in one thread: matrices are small here, and threads that wait spin."""
     import scipy.linalg  # noqa: F401  (with it both libraries are loaded: only those are limited)
     from threadpoolctl import threadpool_limits

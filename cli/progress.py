@@ -18,6 +18,7 @@ from rich.progress import (
 )
 
 from fsmatrix.cli import terminal
+from fsmatrix.results.evidence.values import inside
 from fsmatrix.suite.run.events import Event
 from fsmatrix.suite.run.forecast import Forecast, spoken
 
@@ -27,7 +28,7 @@ LOUD = ("failed", "given_up", "warning", "recovered", "stopped", "waiting")
 
 def is_loud(event: Event) -> bool:
     """Whether it is said to people; why runs cannot be begun is said once."""
-    repeated = event.facts.get("again", False) or not event.facts.get("begun", True)
+    repeated = event.facts.again or event.facts.begun is False
     return event.what in LOUD and not repeated
 
 
@@ -66,7 +67,7 @@ class LiveProgress:
         if event.what == "run":
             self._bar.update(self._task, where=_where(event))
         if event.what == "skipped":
-            self._bar.update(self._task, advance=event.facts["runs"])
+            self._bar.update(self._task, advance=event.facts.runs)
         if event.what == "failed":
             self._failed += 1
         if event.what in ("finished", "failed"):
@@ -123,5 +124,5 @@ def _word(event: Event) -> str:
 
 
 def _where(event: Event) -> str:
-    coordinates = event.facts.get("coordinates", {})
+    coordinates = inside(event.facts.coordinates)
     return escape(f"{coordinates.get('target', '')} {coordinates.get('workload', '')}".strip())

@@ -6,10 +6,10 @@ a circle, between files and between what stands side by side in one folder.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import graphlib
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -103,20 +103,8 @@ def _folders(path_of: Mapping[str, Path]) -> Iterator[str]:
     yield from sorted(every, key=lambda name: (tops[name.split(".")[0]], name))
 
 
-def main() -> int:
-    """Rewrite the drawing in a page, or compare it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; status 1 if different")
-    parser.add_argument("page", nargs="?", type=Path, default=PAGE)
-    arguments = parser.parse_args()
-    before = arguments.page.read_text(encoding="utf-8")
-    after = BLOCK.sub(lambda match: f"{match[1]}{drawing()}\n", before)
-    if arguments.check and after != before:
-        print(f"{arguments.page} is not what the code is: run docs/make_folders.py")
-    elif after != before:
-        arguments.page.write_text(after, encoding="utf-8")
-    return int(arguments.check and after != before)
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.path.append(str(Path(__file__).parent))  # also under -P
+    from pages import main
+
+    raise SystemExit(main(__doc__, PAGE, BLOCK, lambda _: drawing()))

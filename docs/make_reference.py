@@ -3,12 +3,12 @@
 A field's meaning is its description, else the comment behind it in the source, else in EXTRA.
 """
 
-import argparse
 import ast
 import inspect
 import io
 import json
 import re
+import sys
 import tokenize
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -149,20 +149,8 @@ def generated(name: str) -> str:
     return table((WORKLOADS if name in WORKLOADS.builtin else BACKENDS).load(name).Options)
 
 
-def main() -> int:
-    """Rewrite the generated parts of a page, or compare them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; status 1 if different")
-    parser.add_argument("page", nargs="?", type=Path, default=PAGE)
-    asked = parser.parse_args()
-    before = asked.page.read_text(encoding="utf-8")
-    after = BLOCK.sub(lambda match: f"{match[1]}{generated(match[2])}\n", before)
-    if asked.check and after != before:
-        print(f"{asked.page} differs from the models: run docs/make_reference.py")
-    elif after != before:
-        asked.page.write_text(after, encoding="utf-8")
-    return int(asked.check and after != before)
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.path.append(str(Path(__file__).parent))  # also under -P
+    from pages import main
+
+    raise SystemExit(main(__doc__, PAGE, BLOCK, lambda match: generated(match[2])))

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fsmatrix.results.evidence.values import Json, Level
+
 ID_LENGTH = 16
 DEFAULT_CACHE = "cold"
 DEFAULT_DEVICE_STATE = "as_found"
@@ -38,20 +40,20 @@ class Case:
 
     target: str
     workload: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Json] = field(default_factory=dict)
     geometry: Geometry = Geometry()
     cache: str = DEFAULT_CACHE
     device_state: str = DEFAULT_DEVICE_STATE
-    level: Mapping[str, Any] = field(default_factory=dict)
+    level: Level = field(default_factory=dict)
 
-    def work(self) -> dict[str, Any]:
+    def work(self) -> dict[str, Json]:
         """What is done, without where: the content of `work_id`."""
         geometry = {
             name: value
             for name, value in vars(self.geometry).items()
             if value != getattr(Geometry, name)
         }
-        work: dict[str, Any] = {"workload": self.workload}
+        work: dict[str, Json] = {"workload": self.workload}
         if self.options:
             work["options"] = dict(self.options)
         if geometry:
@@ -60,7 +62,7 @@ class Case:
             work["cache"] = self.cache
         return work
 
-    def whole(self) -> dict[str, Any]:
+    def whole(self) -> dict[str, Json]:
         """Work and target: the content of `case_id` and of the canonical JSON."""
         whole = self.work() | {"target": self.target}
         if self.level:

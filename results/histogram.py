@@ -9,12 +9,12 @@ Histograms over workers, nodes and repetitions add up bin by bin; percentiles ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from fsmatrix.results.evidence.values import Json, JsonObject, number
 
 BITS = 6
 PER_GROUP = 1 << BITS
@@ -50,21 +50,21 @@ def upper_edges() -> Integers:
     return np.append(edges[1:], 2 * edges[-1] - edges[-2])
 
 
-def sparse(counts: npt.ArrayLike) -> dict[str, Any]:
+def sparse(counts: npt.ArrayLike) -> dict[str, Json]:
     """Whole numbers [n] as JSON: the length, and where (`at`) which `values` are not zero."""
     values = np.asarray(counts, dtype=np.int64)
     at = np.flatnonzero(values)
     return {"length": len(values), "at": at.tolist(), "values": values[at].tolist()}
 
 
-def dense(stored: Mapping[str, Any]) -> Integers:
+def dense(stored: JsonObject) -> Integers:
     """The array of `sparse`.  ValueError if it cannot be its answer."""
-    at = np.array(stored["at"], dtype=np.int64)
-    length = int(stored["length"])
-    if len(at) != len(stored["values"]) or (len(at) and not 0 <= at.min() <= at.max() < length):
-        raise ValueError(f"{len(stored['values'])} values at {len(at)} places of {length}")
+    at, given = (np.array(stored[name], dtype=np.int64) for name in ("at", "values"))
+    length = int(number(stored["length"]))
+    if len(at) != len(given) or (len(at) and not 0 <= at.min() <= at.max() < length):
+        raise ValueError(f"{len(given)} values at {len(at)} places of {length}")
     values = np.zeros(length, dtype=np.int64)
-    values[at] = stored["values"]
+    values[at] = given
     return values
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
+
+from fsmatrix.results.evidence.values import Json, JsonObject, inside
 
 Column = npt.NDArray[Any]  # [iteration]
 Columns = Mapping[str, Column]
@@ -99,7 +101,7 @@ def columns(rows: Sequence[Mapping[str, float]]) -> dict[str, Column]:
     }
 
 
-def rows_of(table: Columns) -> list[dict[str, Any]]:
+def rows_of(table: Columns) -> list[dict[str, float]]:
     """Inverse of `columns`: each iteration as column -> value, without what is NaN."""
     values = {name: column.tolist() for name, column in table.items()}
     return [
@@ -171,7 +173,7 @@ def impossible(column: Column) -> bool:
     return bool((column < 0).any() or np.isinf(column).any())
 
 
-def of_facts(facts: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Column]]:
+def of_facts(facts: JsonObject) -> tuple[JsonObject, dict[str, Column]]:
     """The facts of a phase and its iterations, which run files of before have in its facts.
 
     What is no list of iterations as they were written then stays where it is.
@@ -186,16 +188,18 @@ def of_facts(facts: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Col
     return {name: fact for name, fact in facts.items() if name != "iterations"}, columns(rows)
 
 
-def _row(part: Mapping[str, Any]) -> dict[str, float]:
-    row = {name: part[old] for old, name in _FACTS.items() if _is_number(part.get(old))}
+def _row(part: JsonObject) -> dict[str, float]:
+    row = _renamed(part, _FACTS)
     for field, names in _NESTED.items():
-        inner = part.get(field)
-        if isinstance(inner, dict):
-            row |= {n: inner[old] for old, n in names.items() if _is_number(inner.get(old))}
-    if _is_number(part.get("bandwidth_mib")):
-        row["bandwidth"] = part["bandwidth_mib"] * _MIB
+        row |= _renamed(inside(part, field), names)
+    if _is_number(rate := part.get("bandwidth_mib")):
+        row["bandwidth"] = rate * _MIB
     return row
 
 
-def _is_number(value: Any) -> bool:
+def _renamed(part: JsonObject, names: Mapping[str, str]) -> dict[str, float]:
+    return {new: value for old, new in names.items() if _is_number(value := part.get(old))}
+
+
+def _is_number(value: Json) -> TypeGuard[float]:
     return isinstance(value, int | float) and math.isfinite(value) and abs(value) < 1 << 63

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.results.evidence.evidence import Evidence
+from fsmatrix.results.evidence.rank import Rank
+from fsmatrix.results.evidence.values import JsonObject
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -57,7 +59,7 @@ class Phase:
     began: float = 0.0  # Unix time of the agreed start
     clock_uncertainty: float = 0.0  # largest uncertainty of a worker's clock offset, seconds
     errors_by_errno: Mapping[str, int] = field(default_factory=dict)  # "ENOSPC" -> count
-    facts: Mapping[str, Any] = field(default_factory=dict)  # JSON-able: stonewall, wear-out, ...
+    facts: JsonObject = field(default_factory=dict)  # stonewall, wear-out, ...
     interval_latency_max: Floats | None = None  # [interval], seconds; NaN: not told
     iterations: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # iterations.COLUMNS
     summary: Mapping[str, float] = field(default_factory=dict)  # engine's own: iterations.SUMMARY
@@ -73,7 +75,7 @@ class Finding:
     message: str
     advice: str = ""
     phase: str = ""
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    evidence: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -105,12 +107,12 @@ class RunRecord:
     duration: float = 0.0  # seconds of wall time, all steps together
     job: str = ""
     error: str = ""  # why it failed, one sentence
-    failure: Mapping[str, Any] = field(default_factory=dict)  # rank, host, errno, file, offset
+    failure: JsonObject = field(default_factory=dict)  # rank, host, errno, file, offset
     argv: tuple[tuple[str, ...], ...] = ()
-    coordinates: Mapping[str, Any] = field(default_factory=dict)  # factor -> level, defaults too
-    environment: Mapping[str, Any] = field(default_factory=dict)  # provenance
+    coordinates: JsonObject = field(default_factory=dict)  # factor -> level, defaults too
+    environment: JsonObject = field(default_factory=dict)  # provenance
     companions: tuple[str, ...] = ()
-    ranks: tuple[Mapping[str, Any], ...] = ()  # per rank: host, node, boot_id, pid, cpus
+    ranks: tuple[Rank, ...] = ()
     phases: tuple[Phase, ...] = ()
     monitor: Monitor | None = None
     evidence: Evidence = field(default_factory=Evidence)

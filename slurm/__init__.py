@@ -1,4 +1,4 @@
-"""Batch systems: the scheduler seam, Slurm itself, and the text of a job.
+"""Batch systems: the interface to schedulers, Slurm itself, and the text of a job.
 
 From outside: `here` (whose job this process is), `scheduler`, `submission`, `testbed`.
 """

@@ -10,9 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from fsmatrix.results.currentjob import NO_JOB, CurrentJob
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.registry import Registry
 from fsmatrix.suite.launchers.allocation import Allocation
 
@@ -43,7 +44,7 @@ class BatchJob:
     tasks_per_node: int = 1
     cpus_per_task: int = 1
     one_at_a_time: bool = False  # of those with this name
-    options: Mapping[str, Any] = field(default_factory=dict)  # further ones of the batch system
+    options: JsonObject = field(default_factory=dict)  # further ones of the batch system
     directives: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)

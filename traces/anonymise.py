@@ -84,10 +84,10 @@ def _copy(trace: Trace, writer: TraceWriter, pseudonyms: Pseudonyms) -> None:
     sizes, folders = trace.files.size.tolist(), trace.files.directory.tolist()
     for row, name in enumerate(trace.files.names()):
         try:
-            made = writer.file(pseudonyms.path(name), sizes[row], folders[row])
+            new_row = writer.file(pseudonyms.path(name), sizes[row], folders[row])
         except TraceError as error:
             raise TraceError(trace.path, f"file {row}: its pseudonym is too long") from error
-        assert made == row  # no two names have the same pseudonym
+        assert new_row == row  # no two names have the same pseudonym
     for file in trace.slots.tolist():
         writer.slot(file)
     processes: dict[tuple[int, int], int] = {}

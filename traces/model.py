@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from fsmatrix.backends.player import ops
 from fsmatrix.backends.player.ops import Flag, Kind
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.traces.files import Files
 
@@ -63,7 +64,7 @@ class Header:
     anonymised: bool = False  # names of files are not the real ones
     # what was seen but is not in the trace -> how often ("mmap", "outside the root", ...)
     unseen: Mapping[str, int] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)  # of the source; JSON
+    facts: JsonObject = field(default_factory=dict)  # of the source; JSON
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from fsmatrix.analysis.comparison.rows import CAMPAIGN, Table
 from fsmatrix.analysis.data import provenance
 from fsmatrix.analysis.data.load import environments, rows
 from fsmatrix.analysis.units import level_text
+from fsmatrix.results.evidence.values import JsonObject
 
 # parts of a description that are new with each attachment, or name one place of it
 PASSING = frozenset({
@@ -35,7 +36,7 @@ class Change:
 
     @property
     def says(self) -> str:
-        """It in words."""
+        """The old value and the new one."""
         old, new = (_short(text) or "nothing" for text in (self.old, self.new))
         return f"{self.name}: {old} → {new}"
 
@@ -111,13 +112,13 @@ def _engines(ds: xr.Dataset) -> Any:
     return np.char.strip(joined)
 
 
-def _target(environment: Mapping[str, Any]) -> str:
+def _target(environment: JsonObject) -> str:
     """The name of the target that an environment is of; "target" without a name."""
     target = environment.get("target")
     return str(target.get("name") or "target") if isinstance(target, Mapping) else ""
 
 
-def _add(facts: Facts, environment: Mapping[str, Any], named: str) -> None:
+def _add(facts: Facts, environment: JsonObject, named: str) -> None:
     """One description; its target's part as `named`."""
     rest = {key: value for key, value in environment.items() if key != "target"}
     target = environment.get("target")

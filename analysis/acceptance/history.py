@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
@@ -35,7 +35,7 @@ from fsmatrix.analysis.comparison.options import VerdictOptions, without_blocks
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, Where, table
 from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import combined
-from fsmatrix.analysis.data.factors import members
+from fsmatrix.analysis.data.factors import rows_by_group
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.stats.estimates.intervals import ratio
 from fsmatrix.analysis.stats.estimates.medians import of_runs, per_attachment
@@ -70,8 +70,7 @@ def history(
     ValueError: fewer than two campaigns, unknown names, no run that counts, start times that are
     missing or cannot be read.
     """
-    tolerance, alpha = options.tolerance, options.alpha
-    correction = without_blocks(options.correction)
+    options = replace(options, correction=without_blocks(options.correction))
     if CAMPAIGN not in ds.variables:
         raise ValueError("a history needs two campaigns or more")
     if order not in get_args(Order):
@@ -83,33 +82,7 @@ def history(
     campaigns = _campaigns(of, order)
     names = [campaign.name for campaign in campaigns]
     cells = _cells(of, names)
-    families: dict[str, list[tuple[int, int, int]]] = {"previous": [], "first": []}
-    apart: list[NotCompared] = []
-    steps: list[list[CampaignStep]] = [[] for _ in cells]
-    for against, pairs in families.items():
-        for line, cell in enumerate(cells):
-            for old, new in _pairs(cell, first=against == "first"):
-                why = _incomparable(of, cell.rows[old], cell.rows[new])
-                if not why:
-                    pairs.append((line, old, new))
-                elif against == "previous":
-                    apart.append(NotCompared(line, old, new, why))
-        judged = verdicts(
-            [
-                ratio(
-                    _values(of, cells[line].rows[new]),
-                    _values(of, cells[line].rows[old]),
-                    1 - alpha,
-                )
-                for line, old, new in pairs
-            ],
-            tolerance,
-            alpha,
-            correction,
-            kind.more_is_better,
-        )
-        for (line, old, new), verdict in zip(pairs, judged, strict=True):
-            steps[line].append(CampaignStep(against, old, new, verdict))
+    tested = _tested(of, cells, kind.more_is_better, options)
     if options.unit is None:
         shown = units.fitting(kind.quantity, [float(np.median(of.values))])
     facts = facts_of(of, names)
@@ -119,10 +92,10 @@ def history(
         metric=kind,
         unit=shown,
         by=by,
-        tolerance=tolerance,
-        alpha=alpha,
-        correction=correction,
-        families={against: len(pairs) for against, pairs in families.items()},
+        tolerance=options.tolerance,
+        alpha=options.alpha,
+        correction=options.correction,
+        families=tested.families,
         campaigns=tuple(campaigns),
         varying=tuple(varying),
         lines=tuple(
@@ -132,13 +105,48 @@ def history(
                 tuple(of_runs(of.values[r], of.attachments[r]) for r in cell.rows),
                 tuple(own),
             )
-            for cell, own in zip(cells, steps, strict=True)
+            for cell, own in zip(cells, tested.steps, strict=True)
         ),
         changes=tuple(changes(facts[old], facts[new]) for old, new in itertools.pairwise(names)),
         lost=tuple(_lost(of, cells, names, varying)),
-        apart=tuple(apart),
+        apart=tuple(tested.apart),
         remarks=tuple(_remarks(campaigns, order)),
     )
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """All steps that were tested, in their two families."""
+
+    families: dict[str, int]  # against which campaign -> ratios over which p is corrected
+    steps: list[list[CampaignStep]]  # of each cell
+    apart: list[NotCompared]  # against the campaign before
+
+
+def _tested(
+    of: Table, cells: Sequence[_Cell], more_is_better: bool, options: VerdictOptions
+) -> _Tested:
+    """Each cell against the campaign before, and against the first one."""
+    tested = _Tested({}, [[] for _ in cells], [])
+    for against in ("previous", "first"):
+        pairs, ratios = [], []
+        for line, cell in enumerate(cells):
+            for old, new in _pairs(cell, first=against == "first"):
+                before, after = cell.rows[old], cell.rows[new]
+                why = _incomparable(of, before, after)
+                if not why:
+                    pairs.append((line, old, new))
+                    sides = _values(of, after), _values(of, before)
+                    ratios.append(ratio(*sides, 1 - options.alpha))
+                elif against == "previous":
+                    tested.apart.append(NotCompared(line, old, new, why))
+        judged = verdicts(
+            ratios, options.tolerance, options.alpha, options.correction, more_is_better
+        )
+        for (line, old, new), verdict in zip(pairs, judged, strict=True):
+            tested.steps[line].append(CampaignStep(against, old, new, verdict))
+        tested.families[against] = len(pairs)
+    return tested
 
 
 def _campaigns(of: Table, order: Order) -> list[Campaign]:
@@ -190,7 +198,7 @@ def _cells(of: Table, names: Sequence[str]) -> list[_Cell]:
     group = combined([axis.codes for axis in axes], of.index.size)[1]
     codes = [of.sides.levels.index(n) if n in of.sides.levels else -1 for n in names]
     cells = []
-    for places in members(group):
+    for places in rows_by_group(group):
         levels: dict[str, Level] = {a.name: a.levels[a.codes[places[0]]] for a in axes}
         parts = tuple(places[of.sides.codes[places] == code] for code in codes)
         cells.append(_Cell(levels, parts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.acceptance.conditions import UNDECIDED, Condition, Outcome
 from fsmatrix.analysis.comparison.compared import Compared
@@ -15,6 +15,7 @@ from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.units import METRICS, brief
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Acceptance:
         """One row per cell of the baseline and new campaign; ratios new / old."""
         import pandas as pd
 
-        rows: list[dict[str, Any]] = [
+        rows: list[dict[str, Json]] = [
             {
                 "campaign": entry.side,
                 "cell": entry.cell.named,
@@ -185,9 +186,9 @@ class Acceptance:
         drawing.legend(figure, [[ax]], "verdict; limits")
         return figure
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Everything, SI units."""
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "passed": self.passed,
                 "baseline": self.baseline,

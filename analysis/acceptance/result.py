@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.acceptance.changes import Change
 from fsmatrix.analysis.comparison.compared import KINDS
@@ -17,6 +17,7 @@ from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.stats.testing.tests import Correction
 from fsmatrix.analysis.stats.testing.verdict import Verdict
 from fsmatrix.analysis.units import Metric, Unit, brief, labelled, level_text
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,9 +114,11 @@ class History(Drawn):
             sentences += self._step(new)
         reasons = Counter(step.why for step in self.apart)
         sentences += [f"Not compared: {why}, {n} times." for why, n in reasons.items()]
+        first_ones = self.families["first"]
         sentences.append(
             f"p is corrected ({self.correction}) over the {self.families['previous']} comparisons "
-            f"with the campaign before, and over the {self.families['first']} with the first one."
+            "with the previous campaign"
+            + (f", and over the {first_ones} with the first one." if first_ones else ".")
         )
         return sentences + list(self.remarks)
 
@@ -129,15 +132,18 @@ class History(Drawn):
         if not steps:
             return "no cell is in both"
         counts = Counter[str](step.verdict.kind for step in steps)
-        x = f"{100 * self.tolerance:.3g} %"
         return "; ".join(
-            f"{word.format(x=x)} in {counts[kind]} of {len(steps)}"
-            for kind, word in KINDS.items()
+            f"{self._verdict(kind)} in {counts[kind]} of {len(steps)}"
+            for kind in KINDS
             if counts[kind]
         )
 
+    def _verdict(self, kind: str) -> str:
+        """A kind of verdict for readers."""
+        return KINDS[kind].format(x=f"{100 * self.tolerance:.3g} %")
+
     def _step(self, new: int) -> list[str]:
-        """What is said of one campaign against the one before."""
+        """The sentences about one campaign and the one before it."""
         name, old = self.campaigns[new].name, self.campaigns[new - 1].name
         own = [(line, step) for line in self.lines if (step := line.step("previous", new))]
         sentences = [f"{name} after {old}: {self._counted([step for _, step in own])}."]
@@ -159,7 +165,7 @@ class History(Drawn):
         ]
         if drifted:
             sentences.append(
-                f"  No step here, but another median than in the first campaign: "
+                f"  No step here, but a median that differs from that of the first campaign: "
                 f"{'; '.join(drifted[:NAMED])}"
                 f"{' and others' * (len(drifted) > NAMED)}."
             )
@@ -172,7 +178,7 @@ class History(Drawn):
         if changes:
             sentences.append(f"  Changed beside it: {shown_changes}{more}.")
         elif any(step.decided for _, step in own):
-            sentences.append("  Nothing that the campaigns record about themselves changed there.")
+            sentences.append("  None of the recorded facts about the campaigns changed there.")
         return sentences
 
     def table(self) -> pd.DataFrame:
@@ -192,9 +198,9 @@ class History(Drawn):
 
     def _row(
         self, line: CellHistory, number: int, campaign: Campaign, point: Median
-    ) -> dict[str, Any]:
+    ) -> dict[str, Json]:
         label = self.unit.label
-        row: dict[str, Any] = {name: line.levels.get(name, "") for name in self.varying}
+        row: dict[str, Json] = {name: line.levels.get(name, "") for name in self.varying}
         row |= {"campaign": campaign.name, "began": campaign.date}
         row |= {
             f"{name}, {label}": getattr(point, name) / self.unit.divisor
@@ -209,11 +215,11 @@ class History(Drawn):
                 f"over {against} low": interval.low if interval else float("nan"),
                 f"over {against} high": interval.high if interval else float("nan"),
                 f"p, over {against}": step.verdict.p if step else float("nan"),
-                f"against {against}": step.verdict.kind if step else "",
+                f"against {against}": self._verdict(step.verdict.kind) if step else "",
             }
         return row
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """SI units, times in ISO 8601."""
         campaigns = [
             {
@@ -225,7 +231,7 @@ class History(Drawn):
             }
             for c in self.campaigns
         ]
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "metric": self.metric.name,
                 "by": self.by,

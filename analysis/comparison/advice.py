@@ -26,7 +26,7 @@ def extension_of(sides: Sequence[ComparedSides]) -> Extension:
     )
 
 
-def least(of: ComparedSides) -> int:
+def fewest_blocks(of: ComparedSides) -> int:
     """Fewest blocks, or attachments of each side, that can decide a cell in this look."""
     return tests.fewest(of.family if of.correction == "holm" else 1, of.level)
 

@@ -12,15 +12,15 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Key, Levels, Table, Where
 from fsmatrix.analysis.data.axes import Axis
 from fsmatrix.analysis.data.columns import coded, combined
-from fsmatrix.analysis.data.factors import members
+from fsmatrix.analysis.data.factors import rows_by_group
 from fsmatrix.analysis.units import Level, labelled, level_text
+from fsmatrix.results.evidence.values import Json, JsonObject
 
 GUARDED = {"engine": "--across-engines", "cache": "--across-cache"}
 STATED = ("device_state",)  # not of the work, but never compared silently
@@ -125,7 +125,7 @@ Group = dict[Key, dict[Key, Where]]  # fixed levels -> loose levels -> rows
 def _grouped(of: Table, use: Where, names: Sequence[str], loose: Sequence[str]) -> Group:
     axes = [of.factors[name] for name in (*names, *loose)]
     grouped: Group = defaultdict(dict)
-    for group in members(combined([axis.codes[use] for axis in axes], use.size)[1]):
+    for group in rows_by_group(combined([axis.codes[use] for axis in axes], use.size)[1]):
         places = use[group]
         levels = tuple(_comparable(axis.levels[axis.codes[places[0]]]) for axis in axes)
         grouped[levels[: len(names)]][levels[len(names) :]] = places
@@ -243,15 +243,15 @@ def _other_work(of: Table, match: Match, allowed: set[str]) -> str:
     return ", ".join(shown[:3])
 
 
-def _case(of: Table, row: int) -> dict[str, Any]:
+def _case(of: Table, row: int) -> dict[str, Json]:
     """The case of a row without its place: {"options.chunk": 4096, ...}."""
     raw = of.ds["case_json"].values[int(of.ds["case_index"].values[of.index[row]])]
     case = json.loads(raw.decode() if isinstance(raw, bytes) else str(raw))
     return {name: value for name, value in _flat(case).items() if name not in PLACE}
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _flat(value: JsonObject, prefix: str = "") -> dict[str, Json]:
+    flat: dict[str, Json] = {}
     for name, item in value.items():
         if isinstance(item, Mapping):
             flat |= _flat(item, f"{prefix}{name}.")

@@ -45,15 +45,12 @@ def draw(of: Comparison, page: int = 0) -> Figure:
     cells = ordered(of)[page * MOST_ROWS : (page + 1) * MOST_ROWS]
     a, b = _plain(of.a), _plain(of.b)
     many = f" (page {page + 1} of {pages(of)})" if pages(of) > 1 else ""
-    figure, axes = drawing.frame(
-        1,
-        1,
+    figure, ax = drawing.panel(
         title=f"{of.title}: {a} over {b}{many}",
         notes=_notes(of, cells),
         width=8.6,
         height=0.27 * len(cells) + 1.1,
     )
-    ax = axes[0][0]
     ax.set_xscale("log")
     ax.grid(visible=False, axis="y")
     ax.axvline(1, color=INK, linewidth=0.9)
@@ -69,7 +66,7 @@ def draw(of: Comparison, page: int = 0) -> Figure:
     _ticks(ax, of, cells)
     better = "to the right" if of.metric.more_is_better else "to the left"
     ax.set_xlabel(f"ratio of medians, {a} / {b} ({a} is better {better})", fontsize=drawing.MEDIUM)
-    drawing.legend(figure, axes, "verdict")
+    drawing.legend(figure, [[ax]], "verdict")
     return figure
 
 

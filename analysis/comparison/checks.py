@@ -11,7 +11,7 @@ import numpy as np
 from fsmatrix.analysis.comparison.cells import Match
 from fsmatrix.analysis.comparison.rows import Table, Where
 from fsmatrix.analysis.data.columns import combined, plain
-from fsmatrix.analysis.data.factors import members
+from fsmatrix.analysis.data.factors import rows_by_group
 from fsmatrix.analysis.stats.estimates import dip, variability
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats, per_attachment
 from fsmatrix.analysis.stats.estimates.runs import Runs
@@ -77,7 +77,7 @@ def _state(of: Table, where: Where) -> tuple[State, Floats]:
     ordered = where[np.argsort(of.order[where], kind="stable")]
     values = of.values[ordered]
     group = combined([of.attachments[ordered]], ordered.size)[1]  # by their first run
-    parts = [np.log(values[places]) for places in members(group)]
+    parts = [np.log(values[places]) for places in rows_by_group(group)]
     levels = per_attachment(np.log(values), group)
     state = State(
         runs=values.size,

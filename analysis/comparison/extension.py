@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -16,6 +15,7 @@ from fsmatrix.analysis.data.load import campaign_json, campaigns_json
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.stats.testing import looks, tests
+from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.files.store import MARKER
 from fsmatrix.results.units import plural
 
@@ -59,15 +59,15 @@ class Record:
         which = ORDINAL[number - 1] if number <= len(ORDINAL) else f"{number}th"
         before = " and ".join(map(str, self.looks[:-1]))
         after = f", after {before} blocks" if before else ""
-        stays = "; what an earlier look called stays called" if before else ""
+        stays = "; verdicts of earlier looks stand" if before else ""
         return (
-            f"This is the {which} look at this campaign{after}: a verdict may be wrong in "
-            f"{100 * self.level(alpha):.2g} %, so that blocks may be added and all looks "
-            f"together err in {100 * alpha:.3g} % at most{stays}."
+            f"This is the {which} look at this campaign{after}: it is tested at "
+            f"{100 * self.level(alpha):.2g} %, so that blocks may be added and all looks together "
+            f"err with a probability of at most {100 * alpha:.3g} %{stays}."
         )
 
 
-def recorded(plan: Mapping[str, Any], source: object = None) -> Record:
+def recorded(plan: JsonObject, source: object = None) -> Record:
     """Of what a campaign says of itself (`load.campaign_json`); `source`: its file, if known."""
     planned = _count(plan.get("repetitions"))
     history = plan.get("looks")
@@ -104,14 +104,14 @@ class Extension:
 
     `have`: blocks of the cell that has the fewest; `needed`: for each cell that more blocks
     would decide, how many in all, as far as ratio and spread stay as they are; `cells`: all
-    that are not decided; `least`: fewest blocks that can decide anything.
+    that are not decided; `fewest_blocks`: with fewer nothing is decided.
     """
 
     record: Record
     have: int
     needed: tuple[int, ...]
     cells: int
-    least: int
+    fewest_blocks: int
 
     @property
     def target(self) -> int:
@@ -119,7 +119,7 @@ class Extension:
         if not self.needed:
             return 0
         half = float(np.quantile(self.needed, 0.5, method="lower"))
-        return max(math.ceil(half), self.least, self.have + 1)
+        return max(math.ceil(half), self.fewest_blocks, self.have + 1)
 
     @property
     def command(self) -> str:
@@ -153,9 +153,9 @@ class Extension:
         more = more if len(self.needed) == self.cells else more.replace("all of them", "others")
         return f"Add {plural(self.target - self.have, 'block')}: {how} ({what}{more})."
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Plain numbers and strings."""
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "have": self.have,
                 "blocks": self.target,
@@ -175,6 +175,6 @@ def extension(
     `have`, `needed`: blocks of each cell that are there, and in all; None: not known, or too many.
     `family`: tests among which Holm shares alpha.
     """
-    least = max(SMALLEST, tests.fewest(family, record.next_level(alpha)))
-    counts = tuple(max(n, least) for n in needed if n)
-    return Extension(record, min(have, default=0), counts, len(have), least)
+    fewest = max(SMALLEST, tests.fewest(family, record.next_level(alpha)))
+    counts = tuple(max(n, fewest) for n in needed if n)
+    return Extension(record, min(have, default=0), counts, len(have), fewest)

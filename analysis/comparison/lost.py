@@ -83,7 +83,7 @@ def _why(data: Rows, here: Mask, phase: str) -> tuple[Why, str]:
     if not ended.any():
         errors = [text for text in data["error"][here].tolist() if text]
         first = f": {errors[0]}" if errors else ""
-        return "failed", f"{_runs(data, here)} runs, none ended well{first}"
+        return "failed", f"{_runs(data, here)} runs, none succeeded{first}"
     timed = ended & (data["phase"] == phase) if phase else ended
     if not timed.any():
         return "missing", f"{_runs(data, ended)} runs, none with the phase {phase}"

@@ -11,28 +11,32 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fsmatrix.analysis.comparison.cells import Match
-from fsmatrix.analysis.comparison.parts import WorkPart
+from fsmatrix.analysis.comparison.extension import Record
+from fsmatrix.analysis.comparison.options import ComparisonOptions, without_blocks
+from fsmatrix.analysis.comparison.pairs import Pair, WorkPart
+from fsmatrix.analysis.comparison.rows import Table
+from fsmatrix.analysis.comparison.whole import differences_of
 from fsmatrix.analysis.data.columns import Codes
 from fsmatrix.analysis.data.roles import pattern_of
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, from_logs
 from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.stats.testing import looks
 from fsmatrix.analysis.stats.testing.signflips import Together
-from fsmatrix.analysis.stats.testing.tests import correct
-from fsmatrix.analysis.stats.testing.verdict import Kind, judge
+from fsmatrix.analysis.stats.testing.tests import Correction, correct
+from fsmatrix.analysis.stats.testing.verdict import Kind, Verdict, judge, verdicts
 from fsmatrix.analysis.units import labelled
+from fsmatrix.results.evidence.values import Json
 
 Places = Sequence[int]  # columns of the differences
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Several cells of one pair; `named`: their pattern, "" all cells."""
+class Subject:
+    """What a question is about: several cells of one pair; `named`: their pattern, "" all cells."""
 
     named: str
     columns: tuple[int, ...]
@@ -51,7 +55,7 @@ class Question:
     p: float
     kind: Kind
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Plain numbers and strings."""
         return {
             "named": self.named,
@@ -62,17 +66,17 @@ class Question:
         }
 
 
-def of_pairs(pairs: Sequence[tuple[Sequence[Match], Mapping[WorkPart, Places]]]) -> list[Asked]:
+def of_pairs(pairs: Sequence[tuple[Sequence[Match], Mapping[WorkPart, Places]]]) -> list[Subject]:
     """Questions about each part of each pair; columns in the order of pairs and matches."""
     questions, first = [], 0
     for matches, parts in pairs:
         for places in parts.values():
-            questions += asked(matches, places, first)
+            questions += subjects(matches, places, first)
         first += len(matches)
     return questions
 
 
-def asked(matches: Sequence[Match], places: Places, first: int) -> list[Asked]:
+def subjects(matches: Sequence[Match], places: Places, first: int) -> list[Subject]:
     """Questions about the cells at `places` of one pair, whose first column is `first`."""
     if len(places) < 2:
         return []
@@ -82,16 +86,16 @@ def asked(matches: Sequence[Match], places: Places, first: int) -> list[Asked]:
     for i in places:
         key = pattern_of(matches[i].levels, several)
         patterns[", ".join(labelled(n, v) for n, v in key)].append(first + i)
-    questions = [Asked("", tuple(first + i for i in places))]
+    questions = [Subject("", tuple(first + i for i in places))]
     if len(patterns) > 1:
         questions += [
-            Asked(name, tuple(columns)) for name, columns in patterns.items() if len(columns) > 1
+            Subject(name, tuple(columns)) for name, columns in patterns.items() if len(columns) > 1
         ]
     return questions
 
 
 def together(
-    differences: Floats, last: Codes, every: Sequence[Asked], turns: Sequence[int], alpha: float
+    differences: Floats, last: Codes, every: Sequence[Subject], turns: Sequence[int], alpha: float
 ) -> tuple[Together, Floats, Floats]:
     """(the cells' p, p of `every` question, their log ratios [block, question])."""
     means = np.array([differences[:, list(question.columns)].mean(axis=1) for question in every])
@@ -107,7 +111,7 @@ def together(
 
 
 def answers(
-    every: Sequence[Asked],
+    every: Sequence[Subject],
     p: Floats,
     means: Floats,
     x: float,
@@ -128,3 +132,37 @@ def answers(
         )
         for i, (question, ratio) in enumerate(zip(every, ratios, strict=True))
     ]
+
+
+@dataclass(frozen=True)
+class Family:
+    """What was tested together; cells in the order of pairs and matches."""
+
+    correction: Correction
+    verdicts: list[Verdict]
+    differences: Floats | None = None  # log ratios [block, cell]; None: not by max-T
+    questions: Sequence[Question] = ()
+
+
+def family_of(
+    of: Table, pairs: Sequence[Pair], record: Record, rising: bool, options: ComparisonOptions
+) -> Family:
+    """All cells of all pairs; `rising`: more is better.
+
+    max-T needs cells whose sides share blocks; Holm takes its place where one does not.
+    """
+    ratios = [ratio for pair in pairs for ratio, *_ in pair.ratios]
+    x, alpha = options.tolerance, options.alpha
+    level, later = record.level(alpha), record.next_level(alpha)
+    if options.correction != "max-t" or any(r.design != "paired by block" for r in ratios):
+        correction = without_blocks(options.correction)
+        return Family(correction, verdicts(ratios, x, level, correction, rising, later=later))
+    differences, last = differences_of(of, [pair.cells.matches for pair in pairs])
+    groups = of_pairs([(pair.cells.matches, pair.parts) for pair in pairs])
+    joint, p, means = together(differences, last, groups, record.looks, alpha)
+    return Family(
+        "max-t",
+        verdicts(ratios, x, level, "max-t", rising, joint, later),
+        differences,
+        answers(groups, p, means, x, level, 1 - alpha, rising),
+    )

@@ -30,7 +30,7 @@ def remarks(
     same = common(matched_cells.matches)
     mixed = sorted({n for match in matched_cells.matches for n in match.differs})
     for name in mixed:
-        asked = " (as was asked for)" if name in (*free, *ignore) else ""
+        asked = " (as requested)" if name in (*free, *ignore) else ""
         if name in same:
             x, y = (level_text(name, level) for level in same[name])
             sentences.append(f"In all cells, {name} differs{asked}: {x} against {y}.")

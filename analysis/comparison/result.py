@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.comparison import words
 from fsmatrix.analysis.comparison.advice import extension_of, patterns, tested
@@ -14,6 +14,7 @@ from fsmatrix.analysis.comparison.extension import Extension
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.dependence import dependent_words
 from fsmatrix.analysis.units import labelled
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ class Comparison(ComparedSides, Drawn):
         """What else matters, and doubts about that."""
         shown = words.effects(self)
         doubtful = [
-            f"The values {r.stratum} scatter as an F test does not allow: sign flips judge what "
-            "matters."
+            f"The values {r.stratum} do not fit the assumptions of an F test: sign flips decide "
+            "what matters."
             for r in self.effects.residuals
             if r.suspicious and shown
         ]
@@ -125,9 +126,9 @@ class Comparison(ComparedSides, Drawn):
         frame.attrs |= {"metric": self.metric.name, "unit": label, "a": self.a, "b": self.b}
         return frame
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """SI units."""
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "a": self.a,
                 "b": self.b,

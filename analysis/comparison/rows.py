@@ -125,11 +125,7 @@ def table(
         values = summary.values_of(data, metric)
     counting = kept & ~invalid & ~failed & (data["phase"] != "") & ~np.isnan(values)
     if not counting.any():
-        wanted = METRICS[metric].title.lower() if metric in METRICS else metric
-        raise ValueError(
-            f"no run gave any {wanted or 'bandwidth or operations per second'}: "
-            f"{why_no_value(ds, kept)}"
-        )
+        raise ValueError(f"no run gave any {_wanted(metric)}: {why_no_value(ds, kept)}")
     index = np.flatnonzero(counting)
     campaign = factors[CAMPAIGN].codes if CAMPAIGN in factors else np.zeros(len(data), np.int64)
     first = dict(zip(*np.unique(sides.codes, return_index=True), strict=True))
@@ -164,6 +160,13 @@ def table(
             for code in np.setdiff1d(sides.codes[kept], sides.codes[index])
         },
     )
+
+
+def _wanted(metric: str) -> str:
+    """The metric in words."""
+    if metric == OWN:
+        return "bandwidth or operations per second"
+    return METRICS[metric].title.lower() if metric in METRICS else metric
 
 
 def own_values(data: Rows) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.float64]]:

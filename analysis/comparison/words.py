@@ -44,7 +44,7 @@ def ahead(
     *,
     against: bool = False,
 ) -> str:
-    """Who leads in cells that prove nothing: "a is ahead in 3 of 4 by -1 to +10 %; may be chance".
+    """Who leads in cells that prove nothing: "a is ahead in all 4 by +1 to +10 %; may be chance".
 
     The larger number is ahead of rates, the smaller one of times.  `against`: the other is named.
     """
@@ -58,7 +58,8 @@ def ahead(
     which = every if wins == len(cells) else f"{wins} of {len(cells)}"
     by = words.span(min(ratios), max(ratios))
     which += " cells" * against
-    where = f"in {which} by {by}" if len(cells) > 1 else f"by {by}"
+    over = "" if wins == len(cells) else ", with"
+    where = f"in {which}{over or ' by'} {by}" if len(cells) > 1 else f"by {by}"
     start = f"{name} is ahead{f' of {other}' if against else ''}"
     if wins < len(cells) or not all(words.every_time(cell.ratio) for cell in cells):
         return f"{start} {where}; {words.CHANCE}"

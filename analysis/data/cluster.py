@@ -23,7 +23,7 @@ ALWAYS = (
 )  # fmt: skip
 EMULATED = (
     "Emulated: made by one machine, as virtual storage nodes, throttled devices or limited links. "
-    "It shows how levels behave against each other under those limits, not what hardware does, "
+    "It shows how levels compare with each other under those limits, not what hardware does, "
     "and no claim about such a factor is tested on it."
 )
 
@@ -54,7 +54,7 @@ class Cluster:
         return labelled(factor, level) + self.emulated.get(factor, "")
 
 
-def of(
+def cluster_of(
     ds: xr.Dataset,
     data: Rows,
     columns: Mapping[str, Array],

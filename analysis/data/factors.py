@@ -79,7 +79,7 @@ def groups(columns: Iterable[Array], length: int) -> npt.NDArray[np.int64]:
     return combined([codes(column)[1] for column in columns], length)[1]
 
 
-def members(group: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+def rows_by_group(group: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
     """Rows of each group."""
     order = np.argsort(group, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if group.size else []

@@ -17,6 +17,7 @@ from fsmatrix.analysis.data import columns
 from fsmatrix.analysis.data.columns import Columns
 from fsmatrix.analysis.data.reading import loaded, read_variables
 from fsmatrix.analysis.steps import step
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.files.campaign import campaignopen
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import schema
@@ -130,13 +131,13 @@ def join(datasets: Sequence[xr.Dataset]) -> xr.Dataset:
     return _once(whole.set_coords(sorted(coordinates)))
 
 
-def campaign_json(ds: xr.Dataset) -> dict[str, Any]:
+def campaign_json(ds: xr.Dataset) -> dict[str, Json]:
     """What the campaign says about itself (name, id, seed, order...); empty without."""
     value = _json(ds.attrs.get("campaign"), {})
     return value if isinstance(value, dict) else {}
 
 
-def campaigns_json(ds: xr.Dataset) -> list[dict[str, Any]]:
+def campaigns_json(ds: xr.Dataset) -> list[dict[str, Json]]:
     """What several joined campaigns say about themselves, each as `campaign_json`; none of one."""
     value = _json(ds.attrs.get("campaigns"), [])
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
@@ -148,7 +149,7 @@ def left_out(ds: xr.Dataset) -> list[dict[str, str]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def environments(ds: xr.Dataset) -> list[dict[str, Any]]:
+def environments(ds: xr.Dataset) -> list[dict[str, Json]]:
     """The different environments, in the order of `environment_index`."""
     if "environment_json" not in ds:
         return []
@@ -226,8 +227,8 @@ def _joined(
     return columns.deferred(dim, sum(sizes), dtype, read, model.attrs)
 
 
-def _joined_attributes(datasets: Sequence[xr.Dataset]) -> dict[str, Any]:
-    factors: dict[str, Any] = {}
+def _joined_attributes(datasets: Sequence[xr.Dataset]) -> dict[str, Json]:
+    factors: dict[str, Json] = {}
     for ds in datasets:
         factors |= _json(ds.attrs.get("factors"), {})
     campaigns = [campaign_json(ds) for ds in datasets]

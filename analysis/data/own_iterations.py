@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -16,6 +15,7 @@ import xarray as xr
 from fsmatrix.analysis.data.columns import Array, Codes
 from fsmatrix.analysis.units import own_metric
 from fsmatrix.results import iterations
+from fsmatrix.results.evidence.values import Json
 
 COUNT = iterations.OWN + "iterations"
 
@@ -35,7 +35,7 @@ class OwnSummary:
     counted: float  # operations that its rates count / those that were done; NaN if not known
     rows: Codes  # along `run`
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """The numbers."""
         return {name: value for name, value in vars(self).items() if name != "rows"}
 

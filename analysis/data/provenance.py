@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -13,6 +12,7 @@ import xarray as xr
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.load import Rows, campaign_json, environments
 from fsmatrix.analysis.data.summary import Summary
+from fsmatrix.results.evidence.values import Json, JsonObject
 
 Facts = list[tuple[str, str]]
 MOST_VALUES = 4
@@ -72,7 +72,7 @@ def measured(ds: xr.Dataset, data: Rows, summary: Summary) -> list[tuple[str, Fa
     ]
 
 
-def _without_target(environment: Mapping[str, Any]) -> dict[str, Any]:
+def _without_target(environment: JsonObject) -> dict[str, Json]:
     """What is not of one target; the facts about the machine without their heading."""
     rest = {key: value for key, value in environment.items() if key != "target"}
     machine = rest.pop("machine", {})
@@ -107,7 +107,7 @@ def targets(ds: xr.Dataset, data: Rows, summary: Summary) -> list[TargetFacts]:
     return result
 
 
-def absent(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+def absent(plan: JsonObject) -> list[tuple[str, str]]:
     """(target, reason) of those that took no part, since the machine could not have them."""
     stored = plan.get("left_out")
     entries = stored if isinstance(stored, list) else []
@@ -118,7 +118,7 @@ def absent(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def plan_value(plan: Mapping[str, Any], name: str) -> Any:
+def plan_value(plan: JsonObject, name: str) -> Json:
     """A key of campaign.json, at its top or inside its `campaign`."""
     inner = plan.get("campaign")
     if isinstance(inner, Mapping) and name in inner:
@@ -126,7 +126,7 @@ def plan_value(plan: Mapping[str, Any], name: str) -> Any:
     return plan.get(name)
 
 
-def flat(value: Any, name: str) -> Facts:
+def flat(value: Json, name: str) -> Facts:
     """Nested facts as (dotted name, text); empty values are left out."""
     if isinstance(value, Mapping):
         return [
@@ -146,7 +146,7 @@ def flat(value: Any, name: str) -> Facts:
     return [(name, str(value))]
 
 
-def merged(values: Iterable[Mapping[str, Any]]) -> Facts:
+def merged(values: Iterable[JsonObject]) -> Facts:
     """Facts of several descriptions; where they differ, the different values."""
     texts_by_name: dict[str, dict[str, None]] = {}
     for value in values:

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict
 import fsmatrix.results
 from fsmatrix.analysis.data.reading import read_whole
 from fsmatrix.results.case import canonical_json, digest
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.files import yamlmodel
 from fsmatrix.results.files.campaign.campaignfile import CampaignWriter, Entry
 from fsmatrix.results.files.campaign.campaignspec import NUMBERS, TEXTS
@@ -152,7 +153,7 @@ def _entry(name: str, number: int, description: Description, row: Cells) -> Entr
     """One row of the CSV as a run with one phase for each reading."""
     target = str(_filled(description.target, row, description))
     factors = {n: _filled(text, row, description) for n, text in description.factors.items()}
-    work: dict[str, Any] = {n: v for n, v in factors.items() if n not in description.apart}
+    work: dict[str, Json] = {n: v for n, v in factors.items() if n not in description.apart}
     case = {"published": name, "workload": description.workload, "target": target, **factors}
     texts = dict.fromkeys(TEXTS, "") | {
         "run_id": f"{digest(case)}-r{number:04d}-a1",
@@ -241,7 +242,7 @@ def _finding(doubt: Doubt, phase: str) -> Finding:
     return Finding(doubt.audit, 1, doubt.severity, doubt.message, doubt.advice, phase)
 
 
-def _provenance(name: str, description: Description) -> dict[str, Any]:
+def _provenance(name: str, description: Description) -> dict[str, Json]:
     return {
         "published": name,
         "title": description.title,

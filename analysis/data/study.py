@@ -19,7 +19,7 @@ from fsmatrix.analysis.data import doubts, summary, unmeasured
 from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.cluster import Cluster
 from fsmatrix.analysis.data.columns import coded, combined
-from fsmatrix.analysis.data.factors import members
+from fsmatrix.analysis.data.factors import rows_by_group
 from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.roles import (
     NUMERIC,
@@ -240,7 +240,7 @@ def per_attachment(data: Rows, metric: str, cells: Sequence[Cell]) -> tuple[Valu
     rows_of, pair = combined([group[usable], owner[usable]], int(usable.sum()))
     reduced = per_group(measured[usable], pair)[1]
     cell_of, owner_of = group[usable][rows_of], owner[usable][rows_of]
-    pairs_of_cell = {int(cell_of[pairs[0]]): pairs for pairs in members(cell_of)}
+    pairs_of_cell = {int(cell_of[pairs[0]]): pairs for pairs in rows_by_group(cell_of)}
     result = []
     for cell in cells:
         key = tuple(repr(cell.levels[name]) for name in columns)

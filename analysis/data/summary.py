@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from fsmatrix.analysis.data.load import Array, Rows, rows, runs_of
 from fsmatrix.analysis.data.own_iterations import OwnSummary
 from fsmatrix.analysis.stats.estimates.medians import Median, of_cells
 from fsmatrix.analysis.units import METRICS, Level
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.record import SEVERITIES
 
 Excluded = Literal["reference", "invalid"]  # what no cell counts unless it is asked for
@@ -55,7 +56,7 @@ class Summary:
         """Whether there are too many to stand beside each other."""
         return len(self.targets) > MOST_TARGETS
 
-    def to_dict(self) -> list[dict[str, Any]]:
+    def to_dict(self) -> list[dict[str, Json]]:
         """One flat dict per cell; values in SI units, NaN where there is no value."""
         return [_flat(cell, self) for cell in self.cells]
 
@@ -105,7 +106,7 @@ def summarise(
         invalid_runs=int(np.unique(runs_of(data.where(invalid(data)))).size),
         invalid_included="invalid" in include,
         superseded=int(superseded),
-        cluster=cluster.of(
+        cluster=cluster.cluster_of(
             ds, data, columns, constants, {**derived, **dict.fromkeys(attributes, "target")}
         ),
     )
@@ -251,8 +252,8 @@ def values_of(part: Rows, metric: str) -> npt.NDArray[np.float64]:
     return values
 
 
-def _flat(cell: Cell, summary: Summary) -> dict[str, Any]:
-    flat: dict[str, Any] = {name: cell.levels[name] for name in summary.varying}
+def _flat(cell: Cell, summary: Summary) -> dict[str, Json]:
+    flat: dict[str, Json] = {name: cell.levels[name] for name in summary.varying}
     flat |= {"runs": cell.runs, "attachments": cell.attachments, "failed": cell.failed}
     flat |= {"invalid": cell.invalid, "worst_finding": cell.worst_finding}
     flat["findings"] = list(cell.findings)

@@ -12,6 +12,7 @@ from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.draw.layout import CellGroup, Layout, groups, levels
 from fsmatrix.analysis.draw.panels import BAR_GAP, INK, Key, Page, axis, frame, safe, x_levels
 from fsmatrix.analysis.units import MARKS, METRICS, Metric, level_text
+from fsmatrix.results.evidence.values import Json
 
 # Okabe and Ito's palette (colour-blind safe) without black, then three of Paul Tol's
 PALETTE = (
@@ -32,8 +33,8 @@ class Chart:
     title: str
     conditions: str
     remarks: tuple[str, ...]
-    data: tuple[dict[str, Any], ...]
-    layout: dict[str, Any]
+    data: tuple[dict[str, Json], ...]
+    layout: dict[str, Json]
 
     def figure(self) -> Any:
         """The chart as plotly.graph_objects.Figure, for notebooks."""
@@ -108,7 +109,7 @@ def _key(group: CellGroup, cell: Cell, factors: Sequence[str]) -> Key:
 
 
 def _chart(page: Page, empty: Sequence[Key]) -> Chart:
-    data: list[dict[str, Any]] = []
+    data: list[dict[str, Json]] = []
     layout = frame(page)
     shown: list[Cell] = []
     titles = [(row, column) for row in page.rows for column in page.columns]
@@ -134,7 +135,7 @@ def _chart(page: Page, empty: Sequence[Key]) -> Chart:
     )
 
 
-def _bars(page: Page, target: str, panel_cells: Sequence[Cell], panel: int) -> dict[str, Any]:
+def _bars(page: Page, target: str, panel_cells: Sequence[Cell], panel: int) -> dict[str, Json]:
     cells = [cell for cell in panel_cells if cell.target == target]
     medians = [cell.metrics[page.metric.name] for cell in cells]
     scale = page.unit.divisor
@@ -182,7 +183,7 @@ def _bars(page: Page, target: str, panel_cells: Sequence[Cell], panel: int) -> d
     }
 
 
-def _absences(page: Page, cells: Sequence[Cell], panel: int) -> Iterator[dict[str, Any]]:
+def _absences(page: Page, cells: Sequence[Cell], panel: int) -> Iterator[dict[str, Json]]:
     """What stands where a bar would be: why there is none."""
     order = x_levels(page)
     count = len(page.targets)
@@ -244,7 +245,7 @@ def _remarks(cells: Sequence[Cell], page: Page, empty: Sequence[Key]) -> tuple[s
     kinds = {median.kind for median in medians}
     lines = []
     if "interval" in kinds:
-        lines.append("Whiskers: 95 % sure that the median lies in there.")
+        lines.append("Whiskers: the median lies in this range (95 % sure).")
     if "range" in kinds:
         lines.append(
             "Whiskers of medians with *: range of fewer than 6 attachments; nothing can "

@@ -63,6 +63,14 @@ def frame(
     return figure, axes
 
 
+def panel(
+    *, title: str, notes: Sequence[str], width: float = 2.9, height: float = 2.4
+) -> tuple[Figure, Axes]:
+    """A figure of one panel; see `frame`."""
+    figure, ((ax,),) = frame(1, 1, title=title, notes=notes, width=width, height=height)
+    return figure, ax
+
+
 def _plain(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", color=GRID, linewidth=0.8)

@@ -13,7 +13,8 @@ from fsmatrix.analysis.data.cluster import Cluster
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.units import METRICS, Level, Metric, labelled, metric_of
 
-APART = ("workload", "engine", "cache", "device_state")  # never mixed in one chart
+# never mixed in one chart or table; what goes past the page cache may also move whole blocks
+APART = ("workload", "engine", "cache", "direct", "device_state")
 COLUMNS = ("pattern", "rw", "phase")  # rw: fio's word for a pattern
 X_NAMES = ("chunk", "chunk_size", "bs", "transfer_size", "block_size", "size")
 ROW_NAMES = ("processes_per_node", "processes")
@@ -59,18 +60,26 @@ class CellGroup:
 
 
 def groups(summary: Summary) -> list[CellGroup]:
-    """Cells apart by workload, engine, cache state and device state, each with its layout."""
+    """Cells apart by what is never mixed, each with its layout."""
     apart = [name for name in APART if name in summary.varying]
     members: dict[tuple[Level, ...], list[Cell]] = defaultdict(list)
     for cell in summary.cells:
-        members[tuple(cell.levels[name] for name in apart)].append(cell)
+        members[tuple(same(cell.levels[name]) for name in apart)].append(cell)
     rest = [name for name in summary.varying if name not in apart and name != "target"]
     return [
         CellGroup(
-            tuple(zip(apart, key, strict=True)), tuple(cells), choose(cells, rest), summary.cluster
+            tuple((name, level) for name, level in zip(apart, key, strict=True) if level != ""),
+            tuple(cells),
+            choose(cells, rest),
+            summary.cluster,
         )
         for key, cells in members.items()
     ]
+
+
+def same(level: Level) -> Level:
+    """A level that equals itself: NaN, of cells without that factor, is no key."""
+    return level if level == level else ""
 
 
 def choose(cells: Sequence[Cell], factors: Iterable[str]) -> Layout:

@@ -13,6 +13,7 @@ from typing import Any
 
 from fsmatrix.analysis.draw.layout import CellGroup, levels
 from fsmatrix.analysis.units import Level, Metric, Unit, level_text
+from fsmatrix.results.evidence.values import Json
 
 WIDTH = 1180
 PANEL_HEIGHT = 205
@@ -90,7 +91,7 @@ def x_levels(page: Page) -> list[str]:
     return [safe(level_text(factor, level)) for level in levels(page.group.cells, factor)]
 
 
-def _x_axis(page: Page, panel: int, left: float, right: float, titled: bool) -> dict[str, Any]:
+def _x_axis(page: Page, panel: int, left: float, right: float, titled: bool) -> dict[str, Json]:
     order = x_levels(page)
     widest = WIDEST_BAR * len(page.targets) / (1 - BAR_GAP)  # of one level, pixels
     room = max(((right - left) * WIDTH / widest - len(order)) / 2, 0.0)
@@ -110,7 +111,7 @@ def _x_axis(page: Page, panel: int, left: float, right: float, titled: bool) -> 
     }
 
 
-def _y_axis(page: Page, panel: int, low: float, high: float, titled: bool) -> dict[str, Any]:
+def _y_axis(page: Page, panel: int, low: float, high: float, titled: bool) -> dict[str, Json]:
     logarithmic = page.group.layout.logarithmic
     scale = ", log scale" if logarithmic else ""
     return {
@@ -126,7 +127,7 @@ def _y_axis(page: Page, panel: int, low: float, high: float, titled: bool) -> di
     }
 
 
-def _setting(lines: Sequence[str]) -> dict[str, Any]:
+def _setting(lines: Sequence[str]) -> dict[str, Json]:
     """What the storage is like in all panels, above the legend."""
     return {
         "text": "<br>".join(html.escape(line, quote=False) for line in lines),
@@ -143,7 +144,7 @@ def _setting(lines: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _title(parts: Key, x: float, y: float) -> dict[str, Any]:
+def _title(parts: Key, x: float, y: float) -> dict[str, Json]:
     return {
         "text": f"<b>{safe(', '.join(parts))}</b>",
         "x": x,

@@ -27,7 +27,7 @@ def answer(
     sentences.append(_sure(lessons, of))
     sentences += _doubts(lessons)
     if excluded:
-        sentences.append(f"In no answer: {'; '.join(excluded)}.")
+        sentences.append(f"Left out of all answers: {'; '.join(excluded)}.")
     return " ".join(sentences)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import xarray as xr
 
-from fsmatrix.analysis.comparison.advice import least
+from fsmatrix.analysis.comparison.advice import fewest_blocks
 from fsmatrix.analysis.comparison.compare import DEFAULTS, comparisons
 from fsmatrix.analysis.comparison.compared import Compared
 from fsmatrix.analysis.comparison.options import ComparisonOptions
@@ -230,7 +230,7 @@ def _between(front: Sequence[str], duels: Sequence[PairwiseResult]) -> str:
     """What is known between those that nobody beats."""
     inner = [d for d in duels if d.a in front and d.b in front]
     if not inner:
-        return "which nobody is shown to beat"
+        return "which no target is shown to beat"
     if all(cell.kind == "no difference" for d in inner for cell in d.cells):
         return f"no difference larger than {100 * inner[0].whole.tolerance:.3g} % between them"
     cells = [cell for d in inner for cell in d.cells if cell.kind != "no difference"]
@@ -280,7 +280,7 @@ def _open_words(duels: Sequence[PairwiseResult]) -> str:
         return f"one value per cell in {single} of {count}: chance cannot be excluded"
     whole = duels[0].whole
     have = min(min(cell.ratio.units) for cell in open_)
-    need = least(whole)
+    need = fewest_blocks(whole)
     parts = [f"{len(open_)} of {plural(count, 'cell')} not yet proven"] * (len(open_) < count)
     if have < need:
         parts.append(few(have, need))

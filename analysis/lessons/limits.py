@@ -28,7 +28,7 @@ CACHES = ("cold", "warm", "bypass")
 GROWTH = {
     "chunk": "how chunk size matters",
     "processes": "how processes matter",
-    "storage_nodes": "how it grows with storage nodes",
+    "storage_nodes": "growth with storage nodes",
     "nodes": "what several client nodes get together",
     "interface": "what another interface would give",
 }
@@ -115,7 +115,7 @@ def _emulated(of: Study) -> list[str]:
     made_up = [of.title(name) for name in of.cluster.emulated]
     if not made_up:
         return []
-    return [f"{', '.join(made_up)}: levels against each other, not what hardware does"]
+    return [f"{', '.join(made_up)}: levels compared with each other, not the speed of hardware"]
 
 
 def _levels(of: Study) -> list[str]:
@@ -154,7 +154,7 @@ def _caches(of: Study) -> list[str]:
     lacking = [name for name in CACHES if name not in there]
     sentences = [f"cache state {', '.join(lacking)}: not measured"] if lacking else []
     if len(there) > 1:
-        sentences.append(f"cache states {', '.join(map(str, there))}: apart in every answer")
+        sentences.append(f"cache states {', '.join(map(str, there))}: kept apart in every answer")
     return sentences
 
 
@@ -181,10 +181,10 @@ def _evidence(ds: xr.Dataset) -> list[str]:
     if not blank:
         return []
     return [
-        f"no counters of {', '.join(name.replace('_', ' ') for name in blank)}: what limits "
-        "can be told in part only"
+        f"no counters of {', '.join(name.replace('_', ' ') for name in blank)}: what is at "
+        "its limit is known in part only"
         if len(blank) < len(usage.COLUMNS)
-        else "no counters of network, devices or CPUs: what limits cannot be told"
+        else "no counters of network, devices or CPUs: what is at its limit is not known"
     ]
 
 
@@ -193,7 +193,7 @@ def _findings(of: Study) -> list[str]:
     if not cells_by_audit:
         return []
     shown = ", ".join(f"{audit} in {number}" for audit, number in cells_by_audit.most_common())
-    return [f"of {len(of.valued)} cells audits warn: {shown}"]
+    return [f"audits warn about some of {len(of.valued)} cells: {shown}"]
 
 
 def _far(of: Study) -> list[str]:

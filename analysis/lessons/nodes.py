@@ -173,7 +173,7 @@ def _open(series: _Series, near: int) -> _Answer:
         f"{attachments(series.cells)}"
     )
     have = series.cells[near].median.independent
-    why = few(have) if have < SMALLEST else "more attachments narrow it"
+    why = few(have) if have < SMALLEST else "more attachments would narrow it down"
     return _Answer(UNDECIDED, answer, "too few", why)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.comparison.extension import Extension
 from fsmatrix.analysis.comparison.result import Comparison
@@ -14,6 +14,7 @@ from fsmatrix.analysis.lessons.lines import counted, lines
 from fsmatrix.analysis.lessons.words import TITLES, Bound, Lesson, Question, rate_text
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,9 +90,9 @@ class Lessons(Drawn):
         look = self.extension.record.says(self.alpha) if self.extension else ""
         sentences += [look] if look else []
         sentences.append(
-            "In brackets: 95 % sure that the value lies in there. How this was tested: targets "
-            "over all cells together, other answers each for itself; docs/statistics.md. p: "
-            "fsmatrix compare --json."
+            "In brackets: the range in which the value lies (95 % sure). How this was tested: "
+            "targets over all cells together, other answers each for itself; docs/statistics.md. "
+            "p: fsmatrix compare --json."
         )
         return sentences
 
@@ -119,9 +120,9 @@ class Lessons(Drawn):
         frame.attrs |= {"unit": unit.label}
         return frame
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """SI units."""
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "answer": self.answer,
                 "latency_bound": self.bound,

@@ -189,7 +189,7 @@ def too_few(ratio: Ratio, tolerance: float, share: float) -> str:
         return few(have, least)
     needed = more(ratio, tolerance, share)
     if needed is None:
-        return "how many attachments would tell is not known"
+        return "it is not known how many attachments would decide"
     if needed.more == 0:
         return (
             f"the difference is about the {100 * tolerance:.3g} % that do not matter: more "

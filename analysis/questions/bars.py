@@ -22,6 +22,7 @@ from fsmatrix.analysis.draw.charts import why_absent
 from fsmatrix.analysis.draw.panels import INK
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.units import MARKS, Level, Unit
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 MOST_ROWS = 6  # of panels in one figure
 BAR_SHARE = 0.84  # of the room of a group of bars
 PANEL = ("interface", "pattern", "chunk", "processes")
+UPRIGHT: dict[str, Any] = {  # text above a bar
+    "textcoords": "offset points",
+    "rotation": 90,
+    "ha": "center",
+    "va": "bottom",
+    "fontsize": 6,
+}
 MARK_TEXT = {
     "range": "*: fewer than 6 attachments; the whisker is their range and decides nothing.",
     "one session": "†: one attachment; the whisker holds within that session only.",
@@ -113,9 +121,9 @@ class Bars:
         frame.attrs |= {"metric": self.study.metric.name, "unit": self.unit.label}
         return frame
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """SI units."""
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {"metric": self.study.metric.name, "bars": self.bars, "says": self.says}
         )
         return data
@@ -187,17 +195,7 @@ class Bars:
         self._drawn(ax, [placed for placed in shown if not placed[0].absent], wide)
         for bar, x, shade in shown:
             if bar.absent:
-                ax.annotate(
-                    bar.absent,
-                    (x, 0),
-                    (0, 2),
-                    textcoords="offset points",
-                    rotation=90,
-                    ha="center",
-                    va="bottom",
-                    fontsize=6,
-                    color=shade,
-                )
+                ax.annotate(bar.absent, (x, 0), (0, 2), color=shade, **UPRIGHT)
         ax.set_xticks(
             range(len(chunks)), [level_text("chunk", c) if c != "" else "" for c in chunks]
         )
@@ -237,16 +235,7 @@ class Bars:
         )
         for bar, x, _ in shown:
             text = units.text(bar.median, self.unit) + MARKS.get(bar.kind, "")
-            label = ax.annotate(
-                text,
-                (x, bar.high / scale),
-                (0, 2.5),
-                textcoords="offset points",
-                rotation=90,
-                ha="center",
-                va="bottom",
-                fontsize=6,
-            )
+            label = ax.annotate(text, (x, bar.high / scale), (0, 2.5), **UPRIGHT)
             label.set_in_layout(False)  # there is room for it in the panel; layout takes long
 
 

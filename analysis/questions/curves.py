@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import xarray as xr
 
@@ -22,6 +22,7 @@ from fsmatrix.analysis.data.study import Study, Values, ratio_of, study
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import METRICS, Level, brief
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,7 +114,7 @@ class Curves:
             ]
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """SI units."""
         lines = [
             {
@@ -123,7 +124,7 @@ class Curves:
             }
             for line in self.lines
         ]
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {"metric": self.metric, "along": self.along, "lines": lines, "says": self.says}
         )
         return data

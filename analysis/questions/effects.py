@@ -20,6 +20,7 @@ from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.testing import effects as split_plot
 from fsmatrix.analysis.stats.testing.tests import ALPHA
 from fsmatrix.analysis.units import OWN, Level, brief, p_text
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,9 +110,9 @@ class Influences:
             ]
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
-        data: dict[str, Any] = plain(
+    def to_dict(self) -> dict[str, Json]:
+        """What --json prints."""
+        data: dict[str, Json] = plain(
             {
                 "metric": self.study.metric.name,
                 **self.anova.to_dict(),
@@ -135,15 +136,12 @@ class Influences:
             "Number: the highest level over the lowest."
         ]
         notes += [f"{more} smaller terms are not drawn."] * (more > 0) + self.study.remarks
-        figure, axes = drawing.frame(
-            1,
-            1,
+        figure, ax = drawing.panel(
             title=f"Effects on {self.study.metric.title.lower()}",
             notes=notes,
             width=6.8,
             height=0.7 + 0.25 * len(terms),
         )
-        ax = axes[0][0]
         for place, effect in enumerate(terms):
             between = effect.stratum == "between attachments"
             shade = drawing.colour(1 if between else 0)
@@ -165,7 +163,7 @@ class Influences:
         ax.grid(axis="y", visible=False)
         ax.set_xlim(0, 1.1)
         ax.set_xlabel("share of the variation", fontsize=8)
-        drawing.legend(figure, axes)
+        drawing.legend(figure, [[ax]])
         return figure
 
 

@@ -14,6 +14,7 @@ from fsmatrix.analysis.data.summary import Summary, summarise
 from fsmatrix.results.audits.fairness import fairness as judging
 from fsmatrix.results.evidence.deployment import NAMES, Deployment, of_environment
 from fsmatrix.results.evidence.stored import StoredError
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +74,7 @@ class Fairness:
         width, height = 2.4 + 2.0 * len(targets), 0.26 * len(facts) + 0.6
         title = "Are the targets compared fairly?"
         notes = [self.judged.headline]
-        figure, ((ax,),) = drawing.frame(1, 1, title=title, notes=notes, width=width, height=height)
+        figure, ax = drawing.panel(title=title, notes=notes, width=width, height=height)
         for place, fact in enumerate(facts):
             shade = SHADES[fact.judgement]
             ax.barh(-place, len(targets), left=-0.5, height=0.94, color=shade)
@@ -94,7 +95,7 @@ class Fairness:
         """Of some of these targets."""
         return Fairness(self.judged.among(targets), self.stored)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Every fact with its values, its judgement and whom it favours."""
         return self.judged.to_dict()
 

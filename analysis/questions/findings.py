@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -12,11 +12,12 @@ import xarray as xr
 from fsmatrix.analysis.comparison.rows import Levels, at_levels
 from fsmatrix.analysis.data.axes import Axis, factor_columns
 from fsmatrix.analysis.data.columns import Array, Codes, coded, combined, plain
-from fsmatrix.analysis.data.factors import OF_PHASES, members, roles
+from fsmatrix.analysis.data.factors import OF_PHASES, roles, rows_by_group
 from fsmatrix.analysis.data.load import Rows, rows, runs_of
 from fsmatrix.analysis.data.summary import RANK
 from fsmatrix.analysis.result import plain as plain_data
 from fsmatrix.analysis.units import Level, labelled
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,7 +63,8 @@ class Findings:
             return [f"{what}: the audits found nothing."]
         share = self.concerned / self.cells
         return [
-            f"{what}; of {self.concerned} cells ({share:.0%}) audits warn, or runs do not count."
+            f"{what}; {self.concerned} of them ({share:.0%}) have warnings, or runs that do not "
+            "count."
         ]
 
     def table(self) -> pd.DataFrame:
@@ -93,10 +95,9 @@ class Findings:
         if not self.groups:
             raise ValueError("the audits found nothing: there is nothing to draw")
         names = [f"{g.audit} ({g.severity})" for g in self.groups]
-        figure, axes = drawing.frame(
-            1, 1, title="Runs with findings", notes=[], width=8.6, height=0.3 * len(names) + 1.0
+        figure, ax = drawing.panel(
+            title="Runs with findings", notes=[], width=8.6, height=0.3 * len(names) + 1.0
         )
-        ax = axes[0][0]
         places = [-float(i) for i in range(len(names))]
         severities = list(dict.fromkeys(g.severity for g in self.groups))
         for number, severity in enumerate(severities):
@@ -110,12 +111,12 @@ class Findings:
         ax.set_yticks(places, [name.replace("$", r"\$") for name in names], fontsize=drawing.SMALL)
         ax.set_xlim(0, 100)
         ax.set_xlabel("per cent of runs", fontsize=drawing.MEDIUM)
-        drawing.legend(figure, axes)
+        drawing.legend(figure, [[ax]])
         return figure
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """All of it; `share`: of all runs."""
-        data: dict[str, Any] = plain_data(
+        data: dict[str, Json] = plain_data(
             {
                 "says": self.says,
                 "runs": self.runs,
@@ -178,17 +179,17 @@ def finding_groups(
     texts = {name: ds[f"finding_{name}"].values for name in ("message", "advice")}
     targets, run_ids = data.factor("target"), data["run_id"]
     groups = []
-    for members_ in members(group):
-        where = row[places[members_]]
+    for members in rows_by_group(group):
+        where = row[places[members]]
         concerned = _concerned(where, cells, run_ids, factors, names)
         groups.append(
             FindingGroup(
-                audit=str(audit[0][audit[1][members_[0]]]),
-                severity=str(severity[0][severity[1][members_[0]]]),
+                audit=str(audit[0][audit[1][members[0]]]),
+                severity=str(severity[0][severity[1][members[0]]]),
                 runs=int(np.unique(run_ids[where]).size),
                 targets=tuple(sorted({str(name) for name in np.unique(targets[where])})),
-                messages=tuple(_frequent(texts["message"][places[members_]])),
-                advice=next(iter(_frequent(texts["advice"][places[members_]])), ""),
+                messages=tuple(_frequent(texts["message"][places[members]])),
+                advice=next(iter(_frequent(texts["advice"][places[members]])), ""),
                 cells=concerned,
             )
         )
@@ -224,7 +225,7 @@ def _concerned(
 ) -> tuple[Concerned, ...]:
     """The cells of these rows."""
     places = []
-    for part in members(cells[where]):
+    for part in rows_by_group(cells[where]):
         first = where[part[0]]
         levels = {name: axis.levels[axis.codes[first]] for name, axis in factors.items()}
         named = [  # a run that failed early has no phase and no engine

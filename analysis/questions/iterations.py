@@ -16,6 +16,7 @@ from fsmatrix.analysis.data.columns import Array, Codes
 from fsmatrix.analysis.data.own_iterations import OwnSummary, places_of
 from fsmatrix.analysis.units import METRICS
 from fsmatrix.results import iterations
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -29,7 +30,7 @@ ROUNDED = 0.01  # of a rate, at most: what printed digits leave open
 DONE = {"bandwidth": "bytes", "iops": "operations"}
 
 
-def with_values(ds: xr.Dataset, summary: Summary) -> list[dict[str, Any]]:
+def with_values(ds: xr.Dataset, summary: Summary) -> list[dict[str, Json]]:
     """`Summary.to_dict`, and in each cell `own_summary` and `iterations`: one dict for each.
 
     Both are empty of cells whose engine sums nothing up.
@@ -44,10 +45,10 @@ def with_values(ds: xr.Dataset, summary: Summary) -> list[dict[str, Any]]:
     return cells
 
 
-def _values(ds: xr.Dataset, columns: Mapping[str, Array], rows: Codes) -> list[dict[str, Any]]:
+def _values(ds: xr.Dataset, columns: Mapping[str, Array], rows: Codes) -> list[dict[str, Json]]:
     runs = ds["run_id"].values[rows].tolist()
     return [
-        {"run_id": str(run)} | values
+        {"run_id": str(run), **values}
         for run, place in zip(runs, places_of(ds, rows), strict=True)
         for values in iterations.rows_of({name: column[place] for name, column in columns.items()})
     ]

@@ -12,7 +12,6 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -25,6 +24,7 @@ from fsmatrix.analysis.stats.estimates import medians
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
 from fsmatrix.analysis.stats.testing import looks, signflips
 from fsmatrix.analysis.stats.testing.tests import ALPHA
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural
 
 CHANCES = (0.8, 0.95)  # for which the blocks are looked for
@@ -47,7 +47,7 @@ class Power:
 
     @property
     def says(self) -> list[str]:
-        """It in sentences."""
+        """What can be proven by how many blocks."""
         size = f"{100 * self.detect:.3g} %"
         takes = " and ".join(
             f"{n if n else f'more than {MOST}'} blocks for {100 * chance:.0f} %"
@@ -66,10 +66,10 @@ class Power:
             )
         return sentences
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Plain numbers and strings."""
         needed = [{"chance": chance, "blocks": n} for chance, n in self.needed.items()]
-        data: dict[str, Any] = plain(vars(self) | {"needed": needed, "says": self.says})
+        data: dict[str, Json] = plain(vars(self) | {"needed": needed, "says": self.says})
         return data
 
 

@@ -16,7 +16,7 @@ import xarray as xr
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.axes import factor_columns
 from fsmatrix.analysis.data.columns import combined
-from fsmatrix.analysis.data.factors import members, roles
+from fsmatrix.analysis.data.factors import roles, rows_by_group
 from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.summary import current
 from fsmatrix.analysis.units import MISSING, fitting, labelled
@@ -99,7 +99,7 @@ def replays(ds: xr.Dataset, most: int = MOST_CELLS) -> Replays | None:
     few = {name: np.array(axis.levels)[axis.codes[first]] for name, axis in factors.items()}
     varying = roles(few, data["phase"][first] != "")[0]
     places = np.flatnonzero(kept)
-    parts = [places[part] for part in members(group[places])]
+    parts = [places[part] for part in rows_by_group(group[places])]
     order = sorted(parts, key=lambda part: [int(factors[n].codes[part[0]]) for n in varying])
     cells = []
     for part in order[:most]:
@@ -164,7 +164,7 @@ def _says(runs: Sequence[Replayed]) -> Iterator[str]:
     yield from _how(seen)
     for words, name in (
         ("failed with the captured errno", "errors_as_captured"),
-        ("failed otherwise than captured", "errors_otherwise"),
+        ("failed differently than captured", "errors_otherwise"),
     ):
         errors = _added(getattr(t, name) for t in runs)
         if errors:
@@ -240,9 +240,9 @@ def _notes(of: Sequence[PlayedKind]) -> Iterator[str]:
         yield f"{count} skipped: {reason}"
     for name, words in (
         ("failed_as_captured", "failed as captured"),
-        ("failed_otherwise", "failed otherwise"),
-        ("succeeded_otherwise", "succeeded that had failed"),
-        ("other_bytes", "moved other bytes"),
+        ("failed_otherwise", "failed differently"),
+        ("succeeded_otherwise", "succeeded but failed in the capture"),
+        ("other_bytes", "moved another number of bytes"),
         ("short", "short"),
     ):
         if count := sum(getattr(kind, name) for kind in of):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import xarray as xr
 
@@ -21,6 +21,7 @@ from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.questions.curves import described
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.units import brief
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,9 +104,9 @@ class Speedup:
             )
         return pd.DataFrame(rows)
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
-        data: dict[str, Any] = plain(
+    def to_dict(self) -> dict[str, Json]:
+        """What --json prints."""
+        data: dict[str, Json] = plain(
             {
                 "of": self.of,
                 "over": self.over,
@@ -131,14 +132,11 @@ class Speedup:
         from fsmatrix.analysis.draw import drawing
 
         notes = ["Ratio of medians; whiskers: 95 % sure. Hollow: too few blocks to prove anything."]
-        figure, axes = drawing.frame(
-            1,
-            1,
+        figure, ax = drawing.panel(
             title=f"{self.of} over {self.over}, {self.comparison.metric.title.lower()}",
             notes=[*notes, *self.comparison.remarks],
             width=4.5,
         )
-        ax = axes[0][0]
         for i, key in enumerate(dict.fromkeys(point.key for point in self.points)):
             points = [(p, *self.times(p.cell)) for p in self.points if p.key == key]
             shade, sure = drawing.colour(i), all(p.cell.ratio.decides for p, *_ in points)
@@ -162,7 +160,7 @@ class Speedup:
         ax.set_ylim(bottom=0)
         ax.set_xlabel(units.factor_title(self.along), fontsize=8)
         ax.set_ylabel("speed-up", fontsize=8)
-        drawing.legend(figure, axes)
+        drawing.legend(figure, [[ax]])
         return figure
 
 

@@ -14,7 +14,7 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import combined
-from fsmatrix.analysis.data.factors import members
+from fsmatrix.analysis.data.factors import rows_by_group
 from fsmatrix.analysis.data.unmeasured import metric_for
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates import variability as estimates
@@ -22,6 +22,7 @@ from fsmatrix.analysis.stats.estimates.medians import LEVEL, Median, of_runs
 from fsmatrix.analysis.stats.estimates.variability import Variability
 from fsmatrix.analysis.stats.repetitions import MOST, Repetitions, for_width
 from fsmatrix.analysis.units import OWN, Unit, brief
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,7 +104,7 @@ class Spreads:
         shown = self._row_needed if self.question == "repetitions" else self._row_varied
         return pd.DataFrame([{"cell": c.named or "the only cell", **shown(c)} for c in self.cells])
 
-    def _row_varied(self, cell: Varied) -> dict[str, Any]:
+    def _row_varied(self, cell: Varied) -> dict[str, Json]:
         variability = cell.variability
         return {
             f"median, {self.unit.label}": cell.median.median / self.unit.divisor,
@@ -118,14 +119,14 @@ class Spreads:
             "remarks": "; ".join(variability.says[1:]),
         }
 
-    def _row_needed(self, cell: Varied) -> dict[str, Any]:
+    def _row_needed(self, cell: Varied) -> dict[str, Json]:
         needed = cell.repetitions
         half = (cell.median.high - cell.median.low) / 2 / cell.median.median
         return {"have": needed.have, "half width, %": 100 * half, "in words": needed.says}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """SI units."""
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "metric": self.metric,
                 "half_width": self.half_width,
@@ -153,33 +154,14 @@ class Spreads:
         ]
         cells = sorted(measured, key=lambda c: -self._size(c))[:MOST_ROWS]
         left = len(self.cells) - len(cells)
-        figure, axes = drawing.frame(
-            1,
-            1,
+        figure, ax = drawing.panel(
             title=f"{self.title}: " + ("attachments needed" if needed else "variation"),
             notes=[f"{left} cells are not shown."] if left else [],
             width=8.6,
             height=0.24 * len(cells) + 1.0,
         )
-        ax = axes[0][0]
         places = [-float(i) for i in range(len(cells))]
-        series: list[tuple[str, list[float], str]] = (
-            [
-                ("have", [c.repetitions.have for c in cells], "o"),
-                (
-                    f"needed for +- {100 * self.half_width:.3g} %",
-                    [c.repetitions.needed or math.nan for c in cells],
-                    "D",
-                ),
-            ]
-            if needed
-            else [
-                ("between attachments", [100 * c.variability.between for c in cells], "s"),
-                ("within attachments", [100 * c.variability.within for c in cells], "^"),
-                ("coefficient of variation", [100 * c.variability.cv for c in cells], "o"),
-            ]
-        )
-        for number, (label, values, marker) in enumerate(series):
+        for number, (label, values, marker) in enumerate(self._series(cells)):
             if not np.isfinite(values).any():
                 continue
             ax.plot(
@@ -202,8 +184,22 @@ class Spreads:
         ax.set_xlim(left=0)
         ax.grid(visible=True, axis="x", color="#e4e7eb", linewidth=0.8)
         ax.set_xlabel("attachments" if needed else "per cent", fontsize=drawing.MEDIUM)
-        drawing.legend(figure, axes)
+        drawing.legend(figure, [[ax]])
         return figure
+
+    def _series(self, cells: Sequence[Varied]) -> list[tuple[str, list[float], str]]:
+        """(label, a value for each cell, marker) of what the figure shows."""
+        if self.question == "repetitions":
+            wanted = f"needed for +- {100 * self.half_width:.3g} %"
+            return [
+                ("have", [c.repetitions.have for c in cells], "o"),
+                (wanted, [c.repetitions.needed or math.nan for c in cells], "D"),
+            ]
+        return [
+            ("between attachments", [100 * c.variability.between for c in cells], "s"),
+            ("within attachments", [100 * c.variability.within for c in cells], "^"),
+            ("coefficient of variation", [100 * c.variability.cv for c in cells], "o"),
+        ]
 
     def _size(self, cell: Varied) -> float:
         if self.question == "repetitions":
@@ -233,7 +229,7 @@ def variability(
     if unit is None and kind is not None:
         shown = units.fitting(kind.quantity, [float(np.median(of.values))])
     axes = {"target": of.sides, **of.factors}
-    groups = members(combined([axis.codes for axis in axes.values()], of.values.size)[1])
+    groups = rows_by_group(combined([axis.codes for axis in axes.values()], of.values.size)[1])
     rows = [
         {name: axis.levels[axis.codes[group[0]]] for name, axis in axes.items()} for group in groups
     ]

@@ -12,7 +12,7 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.data.study import Values
 from fsmatrix.analysis.report.matrix import Box
 from fsmatrix.analysis.report.shades import OTHER
-from fsmatrix.analysis.standings.standing import Pair, faster, than
+from fsmatrix.analysis.standings.standing import Pair, as_or_than, faster
 from fsmatrix.analysis.standings.standings import Standing
 from fsmatrix.analysis.units import Unit, brief
 
@@ -66,7 +66,7 @@ def pair_says(seen: tuple[Pair, str]) -> str:
     """ "xfs is 25 times as fast as btrfs (95 % sure: 20 to 31), in all 6 blocks: proven"."""
     pair, first = seen
     ratio, interval = pair.over(first), pair.cell.ratio
-    sentence = f"{first} is {faster(ratio)} {than(ratio)} {pair.other(first)}"
+    sentence = f"{first} is {faster(ratio)} {as_or_than(ratio)} {pair.other(first)}"
     low, high = pair.span(first)
     if interval.kind == "interval":
         sentence += f" (95 % sure: {brief(low)} to {brief(high)} times)"

@@ -13,7 +13,7 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.data.cells import Cell, sort_key
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.draw.charts import NOT_MEASURED, why_absent
-from fsmatrix.analysis.draw.layout import CellGroup, groups
+from fsmatrix.analysis.draw.layout import CellGroup, groups, same
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import MARKS, METRICS, Level, Metric, Unit, level_text, metric_of
 
@@ -90,7 +90,7 @@ def _part(group: CellGroup, targets: Sequence[str], metric: Metric) -> PivotPart
     unit = units.fitting(metric.quantity, [c.metrics[metric.name].median for c in group.cells])
     lines: dict[tuple[Level, ...], dict[str, Cell]] = {}
     for cell in sorted(group.cells, key=lambda cell: sort_key(cell, factors)):
-        key = tuple(_same(cell.levels[name]) for name in factors)
+        key = tuple(same(cell.levels[name]) for name in factors)
         row = lines.setdefault(key, {})
         column = cell.target if targets else MEDIAN
         if column in row:
@@ -111,11 +111,6 @@ def _part(group: CellGroup, targets: Sequence[str], metric: Metric) -> PivotPart
 def _says_something(line: PivotRow) -> bool:
     """A number, or why a run gave none; not only that there is no such metric (metadata)."""
     return any(entry is not None and entry.absent != NOT_MEASURED for entry in line.entries)
-
-
-def _same(level: Level) -> Level:
-    """A level that equals itself: NaN is no key."""
-    return level if level == level else ""
 
 
 def _line(

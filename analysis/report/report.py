@@ -33,6 +33,7 @@ from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.studies.claims import files as claims_files
 from fsmatrix.analysis.studies.claims.study import StudyFile
 from fsmatrix.analysis.units import METRICS, OPERATION_RATES, short_title
+from fsmatrix.results.evidence.values import Json
 
 MOST_FAILED = 100  # cases in the table; more are counted
 TEMPLATE = "report.html.j2"
@@ -75,7 +76,7 @@ def context(
     include_reference: bool = False,
     studies: Sequence[StudyFile] = (),
     place: str = "",
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What the template shows."""
     step("report: medians of every cell")
     data = load.rows(ds)
@@ -165,7 +166,7 @@ def _plotly() -> Markup:
     return Markup(get_plotlyjs())  # the library's own file, no text of a campaign
 
 
-def _sections(charts: list[Chart]) -> list[dict[str, Any]]:
+def _sections(charts: list[Chart]) -> list[dict[str, object]]:
     """Charts by metric; rates of transactions and of events apart."""
     return [
         {
@@ -188,12 +189,12 @@ def _sections(charts: list[Chart]) -> list[dict[str, Any]]:
     ]
 
 
-def _title(plan: dict[str, Any]) -> str:
+def _title(plan: dict[str, Json]) -> str:
     name = provenance.plan_value(plan, "campaign") or provenance.plan_value(plan, "name")
     return name if isinstance(name, str) and name else "campaign"
 
 
-def _source(plan: dict[str, Any]) -> str:
+def _source(plan: dict[str, Json]) -> str:
     """The campaign as its author wrote it, if campaign.json holds it."""
     source = plan.get("source")
     return _text(source.get("text")) if isinstance(source, dict) else ""

@@ -22,6 +22,7 @@ from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.analysis.studies.claims.study import StudyFile
 from fsmatrix.analysis.units import METRICS, MISSING, OWN, brief, p_text, text
+from fsmatrix.results.units import plural
 
 MOST_PAIRS = 6
 MOST_LINES = 60  # cells in a table of the page
@@ -133,7 +134,7 @@ def _comparison(ds: xr.Dataset, summary: Summary, own: Sequence[Comparison]) -> 
         return
     drawn = False
     for metric in metrics_of(summary):
-        step(f"report: {len(pairs)} pairs of targets, {metric}")
+        step(f"report: {plural(len(pairs), 'pair')} of targets{f', {metric}' if metric else ''}")
         try:
             at_hand = own if metric == OWN else ()
             compared: Sequence[Comparison] = at_hand or comparisons(ds, metric, sides=targets)

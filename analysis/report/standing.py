@@ -16,6 +16,7 @@ from fsmatrix.analysis.report.matrix import Band, Box, Picture, picture, short
 from fsmatrix.analysis.standings.sentences import extremes, sentences
 from fsmatrix.analysis.standings.standing import MARKS, MEANING
 from fsmatrix.analysis.standings.standings import Standing, Standings
+from fsmatrix.results.evidence.values import JsonObject
 
 WIDTH = 80
 LONGEST = 20  # characters of a cell; with longer ones targets are called A, B, ...
@@ -24,7 +25,7 @@ GAP = 2
 STYLES = {"proven": "bold", "likely": "", "equal": "dim", "unclear": "dim", "invalid": "red"}
 
 
-def standing(standings: Standings, plan: Mapping[str, Any], place: str) -> Iterator[Table | Text]:
+def standing(standings: Standings, plan: JsonObject, place: str) -> Iterator[Table | Text]:
     """Matrix, legend, three sentences and a line for each target; arguments as `sentences`."""
     colour, letters = colours(standings.summary), _letters(standings)
     whole = picture(standings, colour)

@@ -62,9 +62,11 @@ def legend(summary: Summary) -> Text:
     kinds = {median.kind for cell in summary.cells for median in cell.metrics.values()}
     lines = [text for text in (summary.cluster.setting, summary.cluster.explanation) if text]
     if "interval" in kinds:
-        lines.append("[–]: 95 % sure that the median lies in there")
+        lines.append("[–]: the median lies in this range (95 % sure)")
     if "range" in kinds:
-        lines.append("*: fewer than 6 attachments: the range, nothing can be proven of it")
+        lines.append(
+            "*: fewer than 6 attachments: the range of the values; nothing can be proven from it"
+        )
     if "one session" in kinds:
         lines.append("†: one attachment, how another would differ is not known")
     named = [(_named(cell, summary), cell) for cell in summary.cells]

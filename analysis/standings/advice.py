@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from fsmatrix.analysis.comparison.advice import least
+from fsmatrix.analysis.comparison.advice import fewest_blocks
 from fsmatrix.analysis.comparison.extension import Extension, Record, recorded
 from fsmatrix.analysis.standings.standings import Standing, Standings
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.units import plural
 
 FOLD = 4  # more blocks than so many times those that are there are no advice
 
 
-def advice(standings: Standings, plan: Mapping[str, Any], place: str) -> tuple[str, str]:
+def advice(standings: Standings, plan: JsonObject, place: str) -> tuple[str, str]:
     """What to do next and its command: what was lost first, then blocks, then other questions.
 
     `plan`: what the campaign says of itself; `place`: its results directory, quoted for a shell.
@@ -26,11 +26,11 @@ def advice(standings: Standings, plan: Mapping[str, Any], place: str) -> tuple[s
         if failed and planned.planned:
             again = replace(planned, queued=False).resume(place)
             return "Run again what failed:", f"{again} --retry-failed"
-        return "See what was wrong there and how to mend it:", f"fsmatrix findings {place}"
+        return "See what was wrong there and how to fix it:", f"fsmatrix findings {place}"
     unsettled = [cell for cell in standings.cells if cell.state in ("likely", "unclear")]
     if not unsettled:
         return (
-            "For this choice nothing more need be measured; chunk size and processes:",
+            "This choice needs no more measurements; for chunk size and processes:",
             f"fsmatrix lessons {place}",
         )
     return _blocks(standings, unsettled, planned, place)
@@ -46,7 +46,7 @@ def _blocks(
     more = _extension(standings, unsettled, have)
     if not more.target:
         return (
-            "More blocks would not soon settle what may be chance; look at the differences:",
+            "More blocks would not soon settle what may be chance; see the differences:",
             f"fsmatrix compare {place}",
         )
     sentence = (
@@ -82,11 +82,12 @@ def _record(standings: Standings) -> Record:
 
 
 def _what_for(more: Extension) -> str:
-    if more.have < more.least:
+    if more.have < more.fewest_blocks:
         return "the fewest that can prove anything"
     count = sum(need <= more.target for need in more.needed)
-    which = f"{plural(more.cells, 'cell')} that {'is' if more.cells == 1 else 'are'} not proven yet"
-    return f"which should settle {'about ' * (more.cells > 1)}{count} of {which}"
+    if more.cells == 1:
+        return "which should settle the cell that is not proven yet"
+    return f"which should settle about {count} of {more.cells} cells that are not proven yet"
 
 
 def _need(cell: Standing) -> int:
@@ -98,4 +99,4 @@ def _need(cell: Standing) -> int:
 
 def fewest(standings: Standings) -> int:
     """Blocks of each target below which nothing can be proven."""
-    return max((least(comparison) for comparison in standings.compared), default=0)
+    return max((fewest_blocks(comparison) for comparison in standings.compared), default=0)

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.standings.advice import advice, fewest
-from fsmatrix.analysis.standings.standing import Pair, ahead_by, faster, than
+from fsmatrix.analysis.standings.standing import Pair, ahead_by, as_or_than, faster
 from fsmatrix.analysis.standings.standings import Standing, Standings, level_words
 from fsmatrix.analysis.units import brief
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.units import plural
 
 MOST_NAMED = 2  # cells that are named, doubts that are quoted; more are counted
@@ -47,7 +48,7 @@ class Extremes:
         return f"{self.target}: leads in {self.leads}; best: {self.best}; worst: {self.worst}"
 
 
-def sentences(standings: Standings, plan: Mapping[str, Any], place: str) -> Sentences:
+def sentences(standings: Standings, plan: JsonObject, place: str) -> Sentences:
     """`plan`: what the campaign says of itself; `place`: its results directory, "" if unknown."""
     todo, command = advice(standings, plan, shlex.quote(place) if place else "DIR")
     return Sentences(_answer(standings), _against(standings), todo, command)
@@ -67,10 +68,12 @@ def _answer(standings: Standings) -> str:
     elif standings.count("equal") == whole:
         sentence = f"No difference larger than {_tolerance(standings)} in {_of(whole, whole)}"
     elif (have := max(cell.blocks for cell in standings.cells)) < (least := fewest(standings)):
-        sentence = f"Nobody can be shown to be ahead with {plural(have, 'block')}: it takes {least}"
+        sentence = (
+            f"No target can be shown to be ahead with {plural(have, 'block')}: it takes {least}"
+        )
     else:
         where = f"any of {whole} cells" if whole > 1 else "the only valid cell"
-        sentence = f"Nobody is shown to be ahead in {where}"
+        sentence = f"No target is shown to be ahead in {where}"
     return "; ".join([sentence, *_together(standings)]) + "."
 
 
@@ -160,7 +163,7 @@ def _means(comparisons: Sequence[Any], best: str) -> list[str]:
                 ends = (1 / ratio.ratio, 1 / ratio.high, 1 / ratio.low)
             other = comparison.b if best == comparison.a else comparison.a
             lines.append(
-                f"{faster(ends[0])} {than(ends[0])} {other} (95 % sure: {brief(ends[1])} "
+                f"{faster(ends[0])} {as_or_than(ends[0])} {other} (95 % sure: {brief(ends[1])} "
                 f"to {brief(ends[2])} times)"
             )
     return lines
@@ -200,7 +203,7 @@ def _against(standings: Standings) -> str:
         )
         lines.append(f"warnings in {where} ({_first(doubts)})")
     if standings.summary.cluster.emulated:
-        lines.append("emulated levels show no hardware's speed")
+        lines.append("emulated levels do not show the speed of hardware")
     if not lines:
         return "Against it: nothing; no cell points the other way, none is in doubt."
     return f"Against it: {'; '.join(lines)}."
@@ -263,7 +266,7 @@ def _end(target: str, pairs: Sequence[tuple[Standing, Pair]], ahead: bool) -> st
         if (pair.ahead == target) == ahead:
             ratio = pair.over(target)
             start = f"{cell.named}: " if cell.named else ""
-            return f"{start}{faster(ratio)} {than(ratio)} {pair.other(target)} ({pair.state})"
+            return f"{start}{faster(ratio)} {as_or_than(ratio)} {pair.other(target)} ({pair.state})"
     return ""
 
 

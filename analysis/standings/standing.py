@@ -158,6 +158,6 @@ def faster(ratio: float) -> str:
     return f"{shown} {'faster' if ratio >= 1 else 'slower'}"
 
 
-def than(ratio: float) -> str:
+def as_or_than(ratio: float) -> str:
     """What follows on the words of `faster`: "as" or "than"."""
     return "as" if ratio >= TWICE else "than"

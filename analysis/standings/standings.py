@@ -6,7 +6,6 @@ import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import xarray as xr
 
@@ -27,6 +26,7 @@ from fsmatrix.analysis.units import (
     metric_of,
     own_metric,
 )
+from fsmatrix.results.evidence.values import Json
 
 PER = " per node"
 SIDE = ("target",)  # never what tells cells apart
@@ -72,9 +72,9 @@ class Standing:
         """Independent values of the target that has the fewest."""
         return min((value.median.independent for value in self.values), default=0)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """How sure, who leads, the groups behind, and by how much, as a ratio."""
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "state": self.state,
                 "leaders": self.leaders,

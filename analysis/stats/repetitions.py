@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from scipy import stats
 
 from fsmatrix.analysis.stats.estimates import medians
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
+from fsmatrix.results.evidence.values import Json
 
 ALPHA = 0.05
 FEWEST = 5  # attachments: below, their spread is not known well enough to plan with
@@ -99,7 +99,7 @@ class Repetitions:
         more = "enough are there" if not self.more else f"{self.more} more"
         return f"{more} ({self.needed} attachments in all, likely {low} to {high})"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Plain numbers and strings."""
         return asdict(self) | {"more": self.more, "says": self.says}
 

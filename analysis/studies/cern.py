@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -31,6 +31,7 @@ from fsmatrix.analysis.studies.claims.study import (
     StudySource,
 )
 from fsmatrix.analysis.units import METRICS, Level
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,10 +105,10 @@ class Installations:
         up = units.more_is_better(self.metric)
         return (cell.value > 1) == up
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+    def to_dict(self) -> dict[str, Json]:
+        """What --json prints."""
         rows = self.table().to_dict("records")
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "first": self.first,
                 "second": self.second,
@@ -124,15 +125,12 @@ class Installations:
         from fsmatrix.analysis.draw import drawing
 
         ordered = sorted(self.cells, key=lambda cell: cell.value)
-        figure, axes = drawing.frame(
-            1,
-            1,
+        figure, ax = drawing.panel(
             title=f"{self.metric}: {self.first} over {self.second}",
             notes=self.says[1:],
             width=6.8,
             height=0.6 + 0.17 * len(ordered),
         )
-        ax = axes[0][0]
         for place, cell in enumerate(ordered):
             shade = drawing.colour(0 if self._first(cell) else 1)
             ax.plot([1, cell.value], [place, place], color=shade, linewidth=1.2, alpha=0.5)

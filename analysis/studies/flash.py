@@ -23,6 +23,7 @@ from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.studies.cern import Installations, installations
 from fsmatrix.analysis.units import Level
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,9 +102,9 @@ class Cpu:
             ]
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Shares of one."""
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "shares": [{"levels": dict(s.key), "parts": s.parts} for s in self.shares],
                 "says": self.says,
@@ -118,15 +119,12 @@ class Cpu:
         shown = self.shares[:MOST_ROWS]
         left_out = len(self.shares) - len(shown)
         rest = [f"{left_out} more combinations are in the table."] * (left_out > 0)
-        figure, axes = drawing.frame(
-            1,
-            1,
+        figure, ax = drawing.panel(
             title="CPU time",
             notes=["Medians over attachments.", *rest],
             width=6.5,
             height=0.9 + 0.3 * len(shown),
         )
-        ax = axes[0][0]
         left = [0.0] * len(shown)
         for i, name in enumerate(CPU):
             wide = [s.parts[name].median for s in shown]
@@ -142,7 +140,7 @@ class Cpu:
         ax.set_yticks(range(len(left)), [described(s.key) or "all" for s in shown])
         ax.set_xlabel("share of CPU time", fontsize=8)
         ax.invert_yaxis()
-        drawing.legend(figure, axes)
+        drawing.legend(figure, [[ax]])
         return figure
 
 

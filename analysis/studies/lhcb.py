@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -23,6 +23,7 @@ from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import Level, brief
 from fsmatrix.results.evidence.lhcb import HIGH, LOW, Analysed, Selection
 from fsmatrix.results.evidence.stored import StoredError, read
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
@@ -100,9 +101,9 @@ class Lhcb:
             ]
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Histograms with their counts by bin, and rates."""
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "range_mev": [LOW, HIGH],
                 "found": [

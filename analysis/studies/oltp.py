@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,13 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.columns import plain as texts
-from fsmatrix.analysis.data.factors import members
+from fsmatrix.analysis.data.factors import rows_by_group
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.questions.tails.effects import varying_in
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median, of_runs
 from fsmatrix.results import histogram
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,9 +103,9 @@ class Oltp:
             ]
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """SI units."""
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "cells": [
                     {"levels": c.levels, "metrics": c.metrics, "latency": c.latency}
@@ -191,7 +192,7 @@ def oltp(ds: xr.Dataset, *, where: Levels | None = None) -> Oltp:
         raise ValueError("no transactions in this campaign")
     of = table(ds, "latency_mean", ("target",), {"phase": PHASE, **(where or {})})
     axes = {"target": of.sides, **of.factors}
-    groups = members(combined([axis.codes for axis in axes.values()], of.values.size)[1])
+    groups = rows_by_group(combined([axis.codes for axis in axes.values()], of.values.size)[1])
     levels = [{name: axis.levels[axis.codes[g[0]]] for name, axis in axes.items()} for g in groups]
     names = [name for name in varying_in(levels) if name != "backend"]  # the target tells it
     cells = [

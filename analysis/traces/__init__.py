@@ -1,4 +1,4 @@
-"""What a trace is like, in sentences, tables and a picture.
+"""The properties of a trace in sentences, tables and a picture.
 
 From outside: `shown.TraceShown`.
 """

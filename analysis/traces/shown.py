@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.traces import chart
 from fsmatrix.analysis.units import brief, number, rounded_size, size
 from fsmatrix.results.evidence.trace import Order, PageReuse, TraceStatistics
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
@@ -86,9 +87,9 @@ class TraceShown:
         """Six panels: where, kinds, sizes, misses of caches, rates, working set."""
         return chart.draw(self.name, self.statistics)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """All statistics (results/evidence/trace.py), and the sentences."""
-        data: dict[str, Any] = plain({**self.statistics.document(), "says": self.says})
+        data: dict[str, Json] = plain({**self.statistics.document(), "says": self.says})
         return data
 
 

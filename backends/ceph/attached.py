@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import socket
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import CacheMethod, Evidence, Settled
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.mounts import clients
+from fsmatrix.backends.ceph.mounts.clients import Mounted
 from fsmatrix.backends.ceph.mounts.sessions import farewell
 from fsmatrix.backends.ceph.oncephfs import OnCephfs, require_seen
 from fsmatrix.backends.ceph.places.trees import Tree
@@ -30,6 +31,7 @@ from fsmatrix.backends.local.mounts import fuse
 from fsmatrix.backends.local.mounts.client_mount import ClientMount, require_marker
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import Mount, mount_of, mounted_at
+from fsmatrix.results.evidence.values import Json, JsonObject, text
 
 FILE_SYSTEM = "file system"
 
@@ -48,7 +50,7 @@ class Attached(ClientMount, OnCephfs):
 
     @classmethod
     @abstractmethod
-    def keeps_data(cls, details: Mapping[str, Any]) -> bool:
+    def keeps_data(cls, details: JsonObject) -> bool:
         """Whether the client may keep data that are in no page of the kernel."""
 
     # -- node leaders ------------------------------------------------------------------
@@ -57,36 +59,47 @@ class Attached(ClientMount, OnCephfs):
         """Mount the directory; one whose client has died is taken down first."""
         details = access.details
         if "tree" in details:
-            return require_marker(Path(details["tree"]), details, FILE_SYSTEM)
+            return require_marker(Path(text(details, "tree")), details, FILE_SYSTEM)
         if cls.answers(details):
             return None
         try:
             cls.begin(details, journal)
         except ToolError as error:
-            require_seen(Tree.of(details), details["host"])  # says more, where that is the reason
+            require_seen(
+                Tree.of(details), text(details, "host")
+            )  # says more, where that is the reason
             raise BackendError(f"{socket.gethostname()}: {error}") from error
-        return require_marker(Path(details["point"]), details, FILE_SYSTEM)
+        return require_marker(Path(text(details, "point")), details, FILE_SYSTEM)
 
     @classmethod
-    def identity(cls, details: Mapping[str, Any]) -> dict[str, str]:
-        """What a mount of ours is known by; for clients.is_ours too."""
-        own, source = Tree.of(details), str(details.get("source", ""))
-        return {
-            **super().identity(details),
-            "filesystem": own.filesystem,
-            **{"fstype": cls.fstype, "source": source, "root": own.path},
-            **own.login.facts,
-        }
+    def identity(cls, details: JsonObject) -> dict[str, Json]:
+        """All of `mounted`."""
+        return cls.mounted(details).document()
 
     @classmethod
-    def is_ours(cls, mount: Mount, details: Mapping[str, Any]) -> bool:
+    def mounted(cls, details: JsonObject) -> Mounted:
+        """What a mount of ours is known by."""
+        own = Tree.of(details)
+        return Mounted(
+            path=text(details, "point"),
+            filesystem=own.filesystem,
+            fstype=cls.fstype,
+            source=str(details.get("source", "")),
+            root=own.path,
+            conf=own.login.conf,
+            user=own.login.user,
+            keyring=own.login.keyring,
+        )
+
+    @classmethod
+    def is_ours(cls, mount: Mount, details: JsonObject) -> bool:
         """By type, source and root."""
-        return clients.is_ours(mount, cls.identity(details))
+        return clients.is_ours(mount, cls.mounted(details))
 
     @classmethod
-    def unclean(cls, details: Mapping[str, Any]) -> None:
+    def unclean(cls, details: JsonObject) -> None:
         """Its session is ended at the MDSs."""
-        farewell(cls.identity(details))
+        farewell(cls.mounted(details))
 
     @classmethod
     def cache(
@@ -101,7 +114,7 @@ class Attached(ClientMount, OnCephfs):
         return cls.dropped(access, files, method)
 
     @classmethod
-    def while_unmounted(cls, details: Mapping[str, Any]) -> dict[str, Any]:
+    def while_unmounted(cls, details: JsonObject) -> dict[str, Json]:
         """The servers' caches, as the options say."""
         return cls._servers(details)
 
@@ -118,11 +131,11 @@ class Attached(ClientMount, OnCephfs):
         return Evidence(state, evidence.method, {**evidence.facts, **client_facts, **servers})
 
     @classmethod
-    def _servers(cls, details: Mapping[str, Any]) -> dict[str, Any]:
+    def _servers(cls, details: JsonObject) -> dict[str, Json]:
         if not details["fsid"]:
             return {"server_caches": "unknown"}
-        drop = details["drop_server_caches"]
-        return caches.server_caches(Login.of(details), drop, details["filesystem"])
+        drop = bool(details["drop_server_caches"])
+        return caches.server_caches(Login.of(details), drop, text(details, "filesystem"))
 
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:
@@ -152,7 +165,7 @@ class Attached(ClientMount, OnCephfs):
     def health(cls, access: Access) -> list[str]:
         """The mount has died, hangs or is read-only; what is wrong with the cluster."""
         details = access.details
-        path = Path(details["tree"] if "tree" in details else details["point"])
+        path = Path(text(details, "tree") if "tree" in details else text(details, "point"))
         ailments = [fuse.trouble(path)]
         if "point" in details and mounted_at(path) is None:
             ailments = [f"nothing is mounted at {path}"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph import deployment
-from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.cephfs_mounted import CephfsMounted
 from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.options import FuseOptions
@@ -16,6 +15,7 @@ from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.local.mounts import fuse, mounting
 from fsmatrix.backends.system import packages, tools
 from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.values import Json, JsonObject, mapping, text
 
 
 class CephfsFuse(CephfsMounted):
@@ -38,7 +38,7 @@ class CephfsFuse(CephfsMounted):
         """What ceph-fuse says of its version."""
         return tools.version(clients.FUSE_PROGRAM, "--version")
 
-    def settings(self, context: ProvisionContext) -> dict[str, Any]:
+    def settings(self, context: ProvisionContext) -> dict[str, Json]:
         """The client's options, and a name for the mount."""
         options = cast(FuseOptions, self.options)
         return {"client": options.client, "source": f"fsmatrix-{context.tag}"}
@@ -51,12 +51,12 @@ class CephfsFuse(CephfsMounted):
         return deployment.client_of(options.client, options.object_size, deployment.PAGES)
 
     @classmethod
-    def argv(cls, details: Mapping[str, Any]) -> list[str]:
+    def argv(cls, details: JsonObject) -> list[str]:
         """In the foreground: its pid is known from the beginning."""
-        own = Tree.of(details)
-        point, source = details["point"], details["source"]
-        client = details["client"]
-        return clients.fuse_argv(Login.of(details), own.filesystem, own.path, point, source, client)
+        own, client = Tree.of(details), mapping(details, "client")
+        point, source = text(details, "point"), text(details, "source")
+        options = {name: text(client, name) for name in client}
+        return clients.fuse_argv(own.login, own.filesystem, own.path, point, source, options)
 
     @classmethod
     def attach(cls, argv: Sequence[str], point: Path) -> None:
@@ -64,6 +64,6 @@ class CephfsFuse(CephfsMounted):
         clients.start_fuse(argv, point)
 
     @classmethod
-    def keeps_data(cls, details: Mapping[str, Any]) -> bool:
+    def keeps_data(cls, details: JsonObject) -> bool:
         """Yes, unless the suite has turned its object cache off."""
-        return "tree" in details or details["client"].get("client_oc") != "false"
+        return "tree" in details or mapping(details, "client").get("client_oc") != "false"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph import deployment
@@ -17,6 +17,7 @@ from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.system import packages, tools
 from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.values import Json, JsonObject, text
 
 
 class CephfsKernel(CephfsMounted):
@@ -42,7 +43,7 @@ class CephfsKernel(CephfsMounted):
         """The kernel is the client."""
         return f"kernel {os.uname().release}"
 
-    def settings(self, context: ProvisionContext) -> dict[str, Any]:
+    def settings(self, context: ProvisionContext) -> dict[str, Json]:
         """The options of mount(8) for this attachment."""
         del context
         return {"mount_options": cast(KernelOptions, self.options).mount_options}
@@ -55,10 +56,10 @@ class CephfsKernel(CephfsMounted):
         return deployment.kernel_client(options.mount_options, options.object_size)
 
     @classmethod
-    def argv(cls, details: Mapping[str, Any]) -> list[str]:
+    def argv(cls, details: JsonObject) -> list[str]:
         """mount.ceph finds the monitors and the key as ceph.conf says."""
-        own, options = Tree.of(details), details["mount_options"]
-        login, point = Login.of(details), details["point"]
+        own, options = Tree.of(details), text(details, "mount_options")
+        login, point = Login.of(details), text(details, "point")
         return clients.kernel_argv(login, own.filesystem, own.path, point, options)
 
     @classmethod
@@ -74,7 +75,7 @@ class CephfsKernel(CephfsMounted):
         return ()
 
     @classmethod
-    def keeps_data(cls, details: Mapping[str, Any]) -> bool:
+    def keeps_data(cls, details: JsonObject) -> bool:
         """Never: all data that it keeps are pages of the kernel."""
         del details
         return False

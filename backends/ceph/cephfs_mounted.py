@@ -11,9 +11,8 @@ from __future__ import annotations
 import os
 import socket
 from abc import abstractmethod
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import ProvisionContext, Space, Usable
@@ -30,6 +29,7 @@ from fsmatrix.backends.local.directory import place_refusal
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import mount_of, mounts
+from fsmatrix.results.evidence.values import Json, JsonObject, text
 
 
 class CephfsMounted(Attached):
@@ -52,7 +52,7 @@ class CephfsMounted(Attached):
         """What the client that mounts says of its version."""
 
     @abstractmethod
-    def settings(self, context: ProvisionContext) -> dict[str, Any]:
+    def settings(self, context: ProvisionContext) -> dict[str, Json]:
         """What `argv` needs of the options; into the access's details."""
 
     # -- conductor ---------------------------------------------------------------------
@@ -83,7 +83,7 @@ class CephfsMounted(Attached):
         reason = self.refusal()
         if reason:
             raise BackendError(reason)
-        shared = {
+        shared: JsonObject = {
             **self._chosen.login.facts,
             "drop_server_caches": self._chosen.drop_server_caches,
             "host": socket.gethostname(),
@@ -91,7 +91,7 @@ class CephfsMounted(Attached):
         attach = self._in_found if self._chosen.path else self._mounted
         return attach(context, shared)
 
-    def _mounted(self, context: ProvisionContext, shared: Mapping[str, Any]) -> PathAccess:
+    def _mounted(self, context: ProvisionContext, shared: JsonObject) -> PathAccess:
         context.state.mkdir(parents=True, exist_ok=True)
         own_tree = own.make(self._chosen, context)
         point = mounting.new_point(context.state, context.journal)
@@ -104,7 +104,7 @@ class CephfsMounted(Attached):
         }
         return PathAccess(self.name, context.target, details, str(point / owned_dirs.DATA))
 
-    def _in_found(self, context: ProvisionContext, shared: Mapping[str, Any]) -> PathAccess:
+    def _in_found(self, context: ProvisionContext, shared: JsonObject) -> PathAccess:
         parent = Path(self._chosen.path).resolve()
         folder = owned_dirs.make_tree(parent, context.tag, context.journal)
         data = folder / owned_dirs.DATA
@@ -129,24 +129,24 @@ class CephfsMounted(Attached):
         """Unmount if a crash left it mounted, and remove the directory."""
         if "tree" in access.details:
             owned_dirs.release_tree(
-                Path(access.details["tree"]), access.details["tag"], context.journal
+                Path(text(access.details, "tree")), text(access.details, "tag"), context.journal
             )
             return
         self.unmount(access, context.journal)
-        mounting.remove_point(Path(access.details["point"]), context.journal)
+        mounting.remove_point(Path(text(access.details, "point")), context.journal)
         own.release(Tree.of(access.details), context)
 
-    def describe(self, access: Access) -> dict[str, Any]:
+    def describe(self, access: Access) -> dict[str, Json]:
         """Facts of mount, layout and cluster; what cannot be told is recorded as such."""
         details, path = access.details, path_of(access)
-        described: dict[str, Any] = {"managed": "point" in details, "mount_command": []}
+        described: dict[str, Json] = {"managed": "point" in details, "mount_command": []}
         if described["managed"]:
             described["mount_command"] = self.argv(details)
             described["layout"] = value_or_error(Tree.of(details).layout)
         else:
             described["layout"] = _layout_of(path)
         if details["fsid"]:
-            described["ceph"] = ceph_facts(Login.of(details), details["filesystem"])
+            described["ceph"] = ceph_facts(Login.of(details), text(details, "filesystem"))
         else:
             described["ceph"] = {"error": details["cluster_error"]}
         return provenance.filesystem_facts(path) | described | self.level_facts(access)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from fsmatrix.backends.ceph.levels.redundancy import Redundancy, parse_redundancy
 from fsmatrix.backends.system.mounts import option_values
@@ -20,6 +19,17 @@ from fsmatrix.results.evidence.deployment import (
     WRITE_BACK,
     Deployment,
 )
+from fsmatrix.results.evidence.values import (
+    JsonObject,
+    inside,
+    mapping,
+    objects,
+    positive,
+    text,
+    texts,
+    whole,
+    wholes,
+)
 
 PAGES = "page cache"
 CAPABILITIES = "capabilities of the MDS"
@@ -27,21 +37,22 @@ _PAIR = re.compile(r"(\w+)=(\S+)")
 _FALSE = frozenset({"false", "0", "no", "off"})
 
 
-def of_cluster(described: Mapping[str, Any], pool: str = "") -> Deployment:
+def of_cluster(described: JsonObject, pool: str = "") -> Deployment:
     """What the cluster tells of a data pool (empty: the one described, of the layout, the first).
 
     `described`: what a backend's `describe` told; nothing is known where that is empty.
     """
-    ceph = described.get("ceph", {})
-    if "pools" not in ceph or "error" in ceph["pools"]:
+    ceph = inside(described, "ceph")
+    pools = inside(ceph, "pools")
+    if not pools or "error" in pools:
         return Deployment()
     layout = dict(_PAIR.findall(str(described.get("layout", ""))))
     data = pool or described.get("pool") or layout.get("pool") or _first(ceph)
-    facts = ceph["pools"].get(data, {})
+    facts = inside(pools, str(data))
     return (
         _of_pool(facts)
         .completed(_of_servers(facts, ceph))
-        .completed(_of_messenger(ceph.get("messenger", {}), ceph.get("configuration", {})))
+        .completed(_of_messenger(inside(ceph, "messenger"), inside(ceph, "configuration")))
         .completed(
             Deployment(
                 chunk_size=int(layout["object_size"]) if "object_size" in layout else None,
@@ -101,60 +112,66 @@ def found(data_cache: str | None = None) -> Deployment:
     return Deployment(data_cache=data_cache, metadata_cache=CAPABILITIES)
 
 
-def _first(ceph: Mapping[str, Any]) -> str:
+def _first(ceph: JsonObject) -> str:
     """The data pool that new files get by default."""
-    return str(next(iter(ceph.get("filesystem", {}).get("data_pools", ())), ""))
+    filesystem = inside(ceph, "filesystem")
+    return next(iter(texts(filesystem, "data_pools")), "") if "data_pools" in filesystem else ""
 
 
-def _of_pool(pool: Mapping[str, Any]) -> Deployment:
+def _of_pool(pool: JsonObject) -> Deployment:
     """Redundancy, failure domain, usable bytes."""
-    profile = pool.get("erasure_code_profile", {})
+    profile = inside(pool, "erasure_code_profile")
     if "type" not in pool or "error" in profile:
         return Deployment()
     coded = pool["type"] == "erasure"
-    k, m = (int(profile["k"]), int(profile["m"])) if coded else (0, 0)
-    by_redundancy = redundancy_of(Redundancy(int(pool["size"]), k, m))
-    kinds = {str(step["type"]) for step in pool.get("crush_steps", ()) if step.get("type")}
-    usable = pool["stored"] + pool["max_avail"] if "max_avail" in pool else None
+    k, m = (int(text(profile, "k")), int(text(profile, "m"))) if coded else (0, 0)
+    by_redundancy = redundancy_of(Redundancy(whole(pool, "size"), k, m))
+    steps = objects(pool, "crush_steps") if "crush_steps" in pool else ()
+    kinds = {str(step["type"]) for step in steps if step.get("type")}
+    usable = whole(pool, "stored") + whole(pool, "max_avail") if "max_avail" in pool else None
     seen = Deployment(failure_domain=kinds.pop() if len(kinds) == 1 else None, usable_bytes=usable)
     return by_redundancy.completed(seen)
 
 
-def _of_servers(pool: Mapping[str, Any], ceph: Mapping[str, Any]) -> Deployment:
+def _of_servers(pool: JsonObject, ceph: JsonObject) -> Deployment:
     """Nodes, devices, media, memory and fill of the OSDs that a pool lies on."""
-    placement, hardware = pool.get("placement", {}), pool.get("hardware", {})
+    placement, hardware = inside(pool, "placement"), inside(pool, "hardware")
     if "hosts" not in placement or "media" not in hardware:
         return Deployment()
-    hosts = len(placement["hosts"])
-    tree = ceph.get("osds", {}).get("tree", ())
-    sizes = [node for node in tree if node["id"] in placement["osds"] and node.get("kb")]
-    total = sum(node["kb"] for node in sizes)
-    bluestore = hardware["objectstores"] == ["bluestore"]
+    hosts, osds = len(texts(placement, "hosts")), wholes(placement, "osds")
+    nodes = inside(ceph, "osds")
+    tree = objects(nodes, "tree") if "tree" in nodes else ()
+    sizes = [node for node in tree if node["id"] in osds and node.get("kb")]
+    total = sum(whole(node, "kb") for node in sizes)
+    bluestore = texts(hardware, "objectstores") == ("bluestore",)
+    media = None if ceph.get("filesystem") else text(hardware, "metadata_media") or None
     return Deployment(
         storage_nodes=hosts or None,
-        devices_per_node=len(placement["osds"]) / hosts if hosts else None,
-        media=hardware["media"] or None,
-        metadata_media=None if ceph.get("filesystem") else hardware["metadata_media"] or None,
-        server_memory=hardware["memory"],
-        server_cores=hardware["cores"],
-        checksums=_checksums(ceph.get("configuration", {})) if bluestore else None,
-        fill=sum(node["kb_used"] for node in sizes) / total if total else None,
+        devices_per_node=len(osds) / hosts if hosts else None,
+        media=text(hardware, "media") or None,
+        metadata_media=media,
+        server_memory=whole(hardware, "memory"),
+        server_cores=positive(hardware["cores"]),
+        checksums=_checksums(inside(ceph, "configuration")) if bluestore else None,
+        fill=sum(whole(node, "kb_used") for node in sizes) / total if total else None,
     )
 
 
-def _metadata_media(ceph: Mapping[str, Any]) -> str | None:
+def _metadata_media(ceph: JsonObject) -> str | None:
     """Of the pool that holds a file system's metadata."""
-    pool = ceph.get("pools", {}).get(str(ceph.get("filesystem", {}).get("metadata_pool", "")), {})
-    return pool.get("hardware", {}).get("metadata_media") or None
+    name = str(inside(ceph, "filesystem").get("metadata_pool", ""))
+    media = inside(ceph, "pools", name, "hardware").get("metadata_media")
+    return str(media) if media else None
 
 
-def _settings(configuration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _settings(configuration: JsonObject) -> list[JsonObject]:
     """What groups of OSDs have set; nothing if one of them did not tell."""
-    groups = [group["settings"] for group in configuration.get("osds", ())]
+    osds = objects(configuration, "osds") if "osds" in configuration else ()
+    groups = [mapping(group, "settings") for group in osds]
     return [] if any("error" in settings for settings in groups) else groups
 
 
-def _checksums(configuration: Mapping[str, Any]) -> str | None:
+def _checksums(configuration: JsonObject) -> str | None:
     kinds = {
         str(values.get("bluestore_csum_type", "crc32c")) for values in _settings(configuration)
     }
@@ -164,7 +181,7 @@ def _checksums(configuration: Mapping[str, Any]) -> str | None:
     return NONE if kind == NONE else f"{kind} at rest"
 
 
-def _of_messenger(messenger: Mapping[str, Any], configuration: Mapping[str, Any]) -> Deployment:
+def _of_messenger(messenger: JsonObject, configuration: JsonObject) -> Deployment:
     """RDMA or TCP, and encryption: the first of the client's modes that the OSDs allow."""
     if "ms_type" not in messenger:
         return Deployment()
@@ -172,8 +189,8 @@ def _of_messenger(messenger: Mapping[str, Any], configuration: Mapping[str, Any]
     allowed = [
         str(values.get("ms_service_mode", "crc secure")) for values in _settings(configuration)
     ]
-    modes = {next((mode for mode in asked if mode in text.split()), "") for text in allowed}
+    modes = {next((mode for mode in asked if mode in mine.split()), "") for mine in allowed}
     return Deployment(
-        transport=RDMA if "rdma" in messenger["ms_type"] else TCP,
+        transport=RDMA if "rdma" in text(messenger, "ms_type") else TCP,
         encrypted=modes == {"secure"} if len(modes) == 1 else None,
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self, cast
+from typing import ClassVar, Self, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space
@@ -23,6 +23,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.backends.pace import Pace
 from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, inside, text, texts
 
 
 class Levelled(Backend):
@@ -65,7 +66,7 @@ class Levelled(Backend):
         """Both cluster factors, if the options say how."""
         return FACTORS if self._levels else frozenset()
 
-    def level_refusal(self, level: Mapping[str, Any]) -> str:
+    def level_refusal(self, level: Level) -> str:
         """No such hosts, redundancy that cannot be placed, missing rights..."""
         return self._levels.refusal(level) if self._levels else ""
 
@@ -73,27 +74,27 @@ class Levelled(Backend):
         """To what is made in the cluster."""
         return self._levels.agreement() if self._levels else ""
 
-    def commands(self, level: Mapping[str, Any], draw: str) -> list[str]:
+    def commands(self, level: Level, draw: str) -> list[str]:
         """The commands of a cluster's administrator that make and remove the level."""
         return self._levels.commands(level, draw, f"{PREFIX}dry-run") if self._levels else []
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, Scalar]:
         """Redundancy and failure domain, which are the same at all levels."""
         options = cast(CephOptions, self.options).levels
         if options is None or options.pools:
             return {}
         return {"redundancy": options.redundancy, "failure_domain": options.failure_domain}
 
-    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+    def deployment(self, described: JsonObject) -> Deployment:
         """The client's half, then the cluster's; of levels what their options say."""
-        pool = str(described.get("level", {}).get("pool", ""))
+        pool = str(inside(described, "level").get("pool", ""))
         whole = self.client_deployment().completed(deployment.of_cluster(described, pool))
         options = cast(CephOptions, self.options).levels
         if options is None or options.pools:
             return whole
         return whole.completed(deployment.of_options(options.redundancy, options.failure_domain))
 
-    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> Access:
+    def provision(self, level: Level, context: ProvisionContext) -> Access:
         """Make the level, if there is one, and what the runs need in it."""
         if self._levels is None:
             if level:
@@ -103,14 +104,14 @@ class Levelled(Backend):
             return self._attach(context)
         level_made = self._levels.make(level, context)
         try:
-            access = self._in(level_made["pool"])._attach(context)
+            access = self._in(text(level_made, "pool"))._attach(context)
         except BaseException:
             levels.release(level_made, context)
             raise
         return replace(access, details={**access.details, "level": level_made})
 
     @staticmethod
-    def level_facts(access: Access) -> dict[str, Any]:
+    def level_facts(access: Access) -> dict[str, Json]:
         """For `describe`: what was made for the level, hosts and placement among it."""
         return {"level": access.details["level"]} if "level" in access.details else {}
 
@@ -118,7 +119,7 @@ class Levelled(Backend):
         """Remove what the runs needed, then the level."""
         self._detach(access, context)
         if "level" in access.details:
-            levels.release(access.details["level"], context)
+            levels.release(inside(access.details, "level"), context)
 
     # -- node leaders ------------------------------------------------------------------
     @classmethod
@@ -129,12 +130,14 @@ class Levelled(Backend):
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:
         """Network bytes, where they are all seen.  The pools' own counters lag by seconds."""
-        return network.counters(access.details["osd_addresses"], Login.of(access.details))
+        return network.counters(texts(access.details, "osd_addresses"), Login.of(access.details))
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
         """Wait for placement groups and, of a CephFS, the purge queue."""
-        return settle.settle(Login.of(access.details), timeout, access.details.get("filesystem"))
+        details = access.details
+        filesystem = text(details, "filesystem") if "filesystem" in details else None
+        return settle.settle(Login.of(details), timeout, filesystem)
 
     @classmethod
     def health(cls, access: Access) -> list[str]:

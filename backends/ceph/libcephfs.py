@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from pydantic import Field
 
@@ -39,6 +39,7 @@ from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import DATA
 from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.values import Json, inside
 
 NONBLOCKING = "ceph_ll_nonblocking_readv_writev"
 
@@ -101,14 +102,14 @@ class Libcephfs(OnCephfs):
         """Remove the directory and nothing else."""
         own.release(Tree.of(access.details), context)
 
-    def describe(self, access: Access) -> dict[str, Any]:
+    def describe(self, access: Access) -> dict[str, Json]:
         """Facts of cluster, file system and layout; what cannot be told is recorded as such."""
         tree = Tree.of(expect(access, CephfsAccess).details)
         return {
             "filesystem": "cephfs",
             "managed": True,
             "kernel": os.uname().release,
-            "client_options": dict(access.details["client"]),
+            "client_options": dict(inside(access.details, "client")),
             "depth_by": access.details["depth_by"],
             "layout": value_or_error(tree.layout),
             **self.level_facts(access),
@@ -133,7 +134,7 @@ class Libcephfs(OnCephfs):
         path = f"{expect(access, CephfsAccess).path}/{name}"
         values = {**tree.login.facts, "filesystem": tree.filesystem, "path": path}
         values["depth_by"] = str(access.details.get("depth_by", ""))
-        return root_text(values, {**NO_WAIT, **access.details["client"]})
+        return root_text(values, {**NO_WAIT, **inside(access.details, "client")})
 
     @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import ProvisionContext, Space
@@ -17,6 +17,7 @@ from fsmatrix.backends.ceph.places import own
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.evidence.values import Json, inside
 
 
 class OnCephfs(Levelled):
@@ -41,12 +42,12 @@ class OnCephfs(Levelled):
     def space(self, access: Access | None = None) -> Space:
         """What the data pool that new files get may still take."""
         options = self._chosen
-        level = access.details.get("level", {}) if access else {}
-        pool = level.get("pool", options.data_pool)
+        level = inside(access.details, "level") if access else {}
+        pool = str(level.get("pool", options.data_pool))
         try:
             if not pool:
                 with options.login.connect() as cluster:
-                    pool = facts.filesystem_of(cluster, options.filesystem)["data_pools"][0]
+                    pool = facts.filesystem_of(cluster, options.filesystem).data_pools[0]
         except BackendError as error:
             return Space(None, None, f"unknown: {error}")
         return pool_space(options.login, [pool])
@@ -61,19 +62,19 @@ def library_refusal() -> str:
     return capi.available(capi.RADOS)
 
 
-def cluster_details(login: Login) -> dict[str, Any]:
+def cluster_details(login: Login) -> dict[str, Json]:
     """What node-side methods need to know of the cluster."""
     with login.connect() as cluster:
         return {"fsid": cluster.fsid, "osd_addresses": facts.addresses(cluster)}
 
 
-def ceph_facts(login: Login, filesystem: str) -> dict[str, Any]:
+def ceph_facts(login: Login, filesystem: str) -> dict[str, Json]:
     """Facts of the cluster with the pools of a file system, or why there are none."""
     try:
         with login.connect() as cluster:
-            pools = facts.filesystem_of(cluster, filesystem)
-            tested = [pools["metadata_pool"], *pools["data_pools"]]
-            return facts.cluster_facts(cluster, tested, str(pools["name"]))
+            found = facts.filesystem_of(cluster, filesystem)
+            tested = [found.metadata_pool, *found.data_pools]
+            return facts.cluster_facts(cluster, tested, found.name)
     except BackendError as error:
         return {"error": str(error)}
 

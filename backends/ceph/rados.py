@@ -13,7 +13,7 @@ import errno
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from fsmatrix.backends.access import Access, RadosAccess, expect
 from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext, Usable
@@ -28,6 +28,7 @@ from fsmatrix.backends.ceph.state import caches, facts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.results.evidence.deployment import DURABLE, NONE, Deployment
+from fsmatrix.results.evidence.values import Json, inside
 
 ENTRY = "rados-space"  # kind of journal entry
 
@@ -116,7 +117,7 @@ class Rados(Levelled):
                 Space.of(entry.facts).remove()
                 context.journal.end(entry)
 
-    def describe(self, access: Access) -> dict[str, Any]:
+    def describe(self, access: Access) -> dict[str, Json]:
         """Facts of cluster and pool; what cannot be told is recorded as such."""
         rados = expect(access, RadosAccess)
         described = {
@@ -125,7 +126,7 @@ class Rados(Levelled):
             "kernel": os.uname().release,
             "pool": rados.pool,
             "object_size": access.details["object_size"],
-            "client_options": dict(access.details["client"]),
+            "client_options": dict(inside(access.details, "client")),
             **self.level_facts(access),
         }
         try:
@@ -172,7 +173,7 @@ class Rados(Levelled):
             "namespace": space.namespace(name),
             "object_size": access.details["object_size"],
         }
-        return root_text(values, access.details["client"])
+        return root_text(values, inside(access.details, "client"))
 
     @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:

@@ -13,14 +13,26 @@ from fsmatrix.backends.journal.proof import POINT, Facts, Ground, LeftAlone, of_
 from fsmatrix.backends.journal.rollback import not_unmounted
 from fsmatrix.backends.local.mounts import fuse
 from fsmatrix.backends.system import mounts
+from fsmatrix.results.evidence.stored import StoredError, read
+from fsmatrix.results.evidence.values import texts
+
+
+def _mounted(facts: Facts) -> tuple[clients.Mounted, tuple[str, ...]]:
+    """A mount, and the arguments of the process that serves it (empty: the kernel does)."""
+    try:
+        own = read(clients.Mounted, facts, "facts")
+    except StoredError as error:
+        raise LeftAlone(str(error)) from error
+    return own, texts(facts, "argv") if own.fstype == clients.FUSE else ()
 
 
 def of_cephfs_mount(facts: Facts, ground: Ground) -> None:
     """At a mount point of ours; a ceph-fuse carries our proof in its environment."""
-    path = Path(str(facts["path"]))
+    own, argv = _mounted(facts)
+    path = Path(own.path)
     if not ground.holds(path) or not POINT.fullmatch(path.name):
         raise LeftAlone(f"{path} is no mount point of this results directory: not unmounted")
-    for pid in fuse.processes(facts["argv"]) if facts["fstype"] == clients.FUSE else ():
+    for pid in fuse.processes(argv):
         if not carries(pid, ground.identity.store):
             raise LeftAlone(f"process {pid} is not of this results directory: not ended")
 
@@ -29,10 +41,10 @@ def undo_cephfs_mount(facts: Facts, same_boot: bool) -> str:
     """Unmount our CephFS at `path`, and end the ceph-fuse with the recorded arguments."""
     if not same_boot:
         return ""
-    path = Path(facts["path"])
-    client = facts["argv"] if facts["fstype"] == clients.FUSE else ()
+    own, client = _mounted(facts)
+    path = Path(own.path)
     mount = mounts.mounted_at(path)
-    if mount is not None and not clients.is_ours(mount, facts):
+    if mount is not None and not clients.is_ours(mount, own):
         raise LeftAlone(f"{path}: {mount.source} is mounted there, not our CephFS")
     if mount is None and not fuse.processes(client):
         return ""
@@ -41,7 +53,7 @@ def undo_cephfs_mount(facts: Facts, same_boot: bool) -> str:
     except OSError as error:
         raise not_unmounted(str(path), error) from error
     if not in_order:
-        sessions.farewell(facts)
+        sessions.farewell(own)
     return f"unmounted {path}"
 
 
@@ -65,7 +77,7 @@ def undo_rados_space(facts: Facts, same_boot: bool) -> str:
 def undo_ceph_level(facts: Facts, same_boot: bool) -> str:
     """Remove our pool, rule and CRUSH root, which share a name that holds random digits."""
     del same_boot  # they are on the servers
-    gone = levelstate.remove(facts)
+    gone = levelstate.remove(read(levelstate.Recorded, facts, "facts"))
     return f"removed CRUSH root, rule and pool {facts['name']}" if gone else ""
 
 

@@ -9,9 +9,9 @@ called `<label>.<run>...`: they go with it, whoever made them.  Nothing else in 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos.tools import tool
@@ -19,6 +19,7 @@ from fsmatrix.backends.daos.tools.answers import Container
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX
+from fsmatrix.results.evidence.values import JsonObject
 
 ENTRY = "daos-container"  # kind of journal entry
 POSIX = "POSIX"  # layout of a container that holds files
@@ -36,13 +37,13 @@ class Place:
     own: bool = True  # made by the suite
 
     @classmethod
-    def of(cls, details: Mapping[str, Any]) -> Self:
+    def of(cls, details: JsonObject) -> Self:
         """Of an access's details."""
         pool, container, uuid = (str(details[name]) for name in ("pool", "container", "uuid"))
         return cls(Client.of(details), pool, container, uuid, bool(details["own"]))
 
     @property
-    def details(self) -> dict[str, Any]:
+    def details(self) -> dict[str, str | float]:
         """What `of` reads."""
         named = {"pool": self.pool, "container": self.container, "uuid": self.uuid}
         return {**named, "own": self.own, **self.client.details}
@@ -92,8 +93,8 @@ def make(
     taken = f"container {label} of pool {pool} exists and is not the suite's: left alone"
     if client.container_query(pool, label) is not None:
         raise BackendError(taken)
-    facts = {"pool": pool, "label": label, "path": f"{pool}/{label}", "layout": layout}
-    facts |= client.details
+    named = {"pool": pool, "label": label, "path": f"{pool}/{label}", "layout": layout}
+    facts: JsonObject = {**named, **client.details}
     entry = context.journal.begin(ENTRY, target=context.target, **facts)
     try:
         container = client.create(pool, label, *creation, layout=layout)
@@ -175,7 +176,7 @@ def destroy_of_run(client: Client, pool: str, label: str, run: str = "") -> None
             destroy(client, pool, each.label, each.uuid)
 
 
-def destroy_recorded(facts: Mapping[str, Any]) -> bool:
+def destroy_recorded(facts: JsonObject) -> bool:
     """As `destroy`, of the container of a journal entry, and of what runs made beside it."""
     pool, label, system = (str(facts[name]) for name in ("pool", "label", "system"))
     for name in (pool, label, system):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from fsmatrix.backends.daos.levels.classes import parse_class
 from fsmatrix.backends.daos.options import DOMAINS
@@ -22,6 +20,7 @@ from fsmatrix.results.evidence.deployment import (
     Deployment,
     stored_bytes,
 )
+from fsmatrix.results.evidence.values import JsonObject, inside, positive, whole
 
 SCM = f"{PMEM} or {RAM}"  # the tool does not tell which; engines that run here can be looked at
 DFUSE = "kernel and dfuse"
@@ -34,9 +33,17 @@ _RDMA = re.compile(r"verbs|cxi|opx|psm|ucx\+(?:dc|rc|ud|all)")
 _TCP = re.compile(r"tcp|sockets")
 
 
-def of_container(
-    described: Mapping[str, Any], oclass: str = "", chunk: int | None = None
-) -> Deployment:
+@dataclass(frozen=True)
+class Bulk:
+    """What `Deployment` says of the tier that takes bulk data."""
+
+    media: str | None = None
+    metadata_media: str | None = None
+    fill: float | None = None
+    usable_bytes: int | None = None
+
+
+def of_container(described: JsonObject, oclass: str = "", chunk: int | None = None) -> Deployment:
     """Of a POSIX container spoken to by libdfs, which keeps nothing in the client.
 
     `described`: what `describe` told (empty: before it is made); `oclass` and `chunk`: as the
@@ -50,20 +57,20 @@ def of_container(
         str(properties.get("rd_fac", "")),
     )
     checksum = properties.get("cksum")
-    servers = described.get("servers")
+    servers = positive(described.get("servers"))
     return Deployment(
         redundancy=redundancy,
         failure_domain=_domain(redundancy, str(properties.get("rd_lvl", ""))),
         durability=DURABLE,
         checksums=None if checksum is None else checksum_of(str(checksum)),
         ec_encoder=None if redundancy is None else CLIENT if redundancy.startswith("EC") else NONE,
-        chunk_size=container.get("chunk_size") or chunk,
+        chunk_size=positive(container.get("chunk_size")) or chunk,
         transport=transport_of(str(described.get("provider", ""))),
         encrypted=False,
         data_cache=NONE,
         metadata_cache=NONE,
-        storage_nodes=servers or None,
-        **_space(answers["pool"], redundancy, str(described.get("scm") or SCM)),
+        storage_nodes=servers,
+        **vars(_space(answers["pool"], redundancy, str(described.get("scm") or SCM))),
     )
 
 
@@ -115,13 +122,13 @@ def checksum_of(value: str) -> str:
     return NONE if value == "off" else f"{value} end to end"
 
 
-def _answer(described: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _answer(described: JsonObject, name: str) -> JsonObject:
     """What was told; nothing where the tool gave an error."""
-    value = described.get(name, {})
+    value = inside(described, name)
     return {} if "error" in value else value
 
 
-def _class(container: Mapping[str, Any], name: str) -> str:
+def _class(container: JsonObject, name: str) -> str:
     value = str(container.get(name, ""))
     return "" if value == "UNKNOWN" else value
 
@@ -132,21 +139,22 @@ def _domain(redundancy: str | None, level: str) -> str | None:
     return NONE if redundancy == NONE else DOMAINS.get(name, name) or None
 
 
-def _space(pool: Mapping[str, Any], redundancy: str | None, scm: str) -> dict[str, Any]:
+def _space(pool: JsonObject, redundancy: str | None, scm: str) -> Bulk:
     """Media, usable bytes and used share of the tier that takes bulk data.
 
     `scm`: what the engines have as storage class memory.  Beside NVMe, memory may hold a copy of
     what is on it only.
     """
-    tiers = {name: tier for name, tier in pool.get("tiers", {}).items() if tier["total"]}
-    if not tiers:
-        return {}
-    bulk = "nvme" if "nvme" in tiers else "scm"
-    total, free = tiers[bulk]["total"], tiers[bulk]["free"]
+    tiers = inside(pool, "tiers")
+    sizes = {name: inside(tiers, name) for name in tiers}
+    bulk = next((name for name in ("nvme", "scm") if sizes.get(name, {}).get("total")), None)
+    if bulk is None:
+        return Bulk()
+    total, free = whole(sizes[bulk], "total"), whole(sizes[bulk], "free")
     stored = stored_bytes(redundancy) if redundancy else None
-    return {
-        "media": NVME if bulk == "nvme" else scm,
-        "metadata_media": SCM if bulk == "nvme" else scm,
-        "fill": 1 - free / total,
-        "usable_bytes": int(total / stored) if stored else None,
-    }
+    return Bulk(
+        media=NVME if bulk == "nvme" else scm,
+        metadata_media=SCM if bulk == "nvme" else scm,
+        fill=1 - free / total,
+        usable_bytes=int(total / stored) if stored else None,
+    )

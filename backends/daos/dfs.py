@@ -8,8 +8,7 @@ RDMA (verbs, cxi) and engines on this very machine pass them by: there are no co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from fsmatrix.backends.access import Access, DfsAccess, expect
 from fsmatrix.backends.base import ProvisionContext
@@ -19,6 +18,7 @@ from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.options import DaosDfsOptions
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.results.evidence.values import Json, JsonObject
 
 
 class DaosDfs(ondaos.OnDaos):
@@ -51,9 +51,7 @@ class DaosDfs(ondaos.OnDaos):
             )
         return ""
 
-    def _attach(
-        self, place: Place, details: Mapping[str, Any], context: ProvisionContext
-    ) -> DfsAccess:
+    def _attach(self, place: Place, details: JsonObject, context: ProvisionContext) -> DfsAccess:
         library = self._library
         return DfsAccess(
             backend=self.name,
@@ -79,7 +77,7 @@ class DaosDfs(ondaos.OnDaos):
             trees.finish(context, self._library)
         super().finish(context)
 
-    def describe(self, access: Access) -> dict[str, Any]:
+    def describe(self, access: Access) -> dict[str, Json]:
         """As of every backend on DAOS."""
         return {"filesystem": "dfs", **super().describe(access)}
 

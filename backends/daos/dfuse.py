@@ -11,9 +11,8 @@ and whether a library goes around it are options, or factors, and coordinates of
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import ProvisionContext, Space, Usable
@@ -31,6 +30,7 @@ from fsmatrix.backends.local.mounts import fuse, mounting
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import mounts
 from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, text
 
 
 class DaosDfuse(DfuseNode):
@@ -77,7 +77,7 @@ class DaosDfuse(DfuseNode):
         own = FACTORS - {"caching"} if self._chosen.cache_attributes else FACTORS
         return super().level_factors | own
 
-    def level_refusal(self, level: Mapping[str, Any]) -> str:
+    def level_refusal(self, level: Level) -> str:
         """No such way to cache or to intercept, or none that goes with the other options."""
         try:
             chosen = self._chosen.at(level)
@@ -86,19 +86,19 @@ class DaosDfuse(DfuseNode):
             return str(error)
         return "" if chosen.path else super().level_refusal(level)
 
-    def program_refusal(self, level: Mapping[str, Any], program: str) -> str:
+    def program_refusal(self, level: Level, program: str) -> str:
         """The player and statically linked programs cannot be intercepted."""
         kind = str(level.get("interception", self._chosen.interception))
         return interception.program_refusal(kind, program)
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, Scalar]:
         """Of the container; how the mount caches, and the library around it."""
         chosen = self._chosen
         own = {"caching": chosen.caching_word, "interception": chosen.interception}
         return {**super().attributes(), **own}
 
     # -- made and removed --------------------------------------------------------------
-    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> Access:
+    def provision(self, level: Level, context: ProvisionContext) -> Access:
         """Make the container, or a directory in what is given."""
         own = {name: value for name, value in level.items() if name in FACTORS}
         rest = {name: value for name, value in level.items() if name not in FACTORS}
@@ -110,9 +110,7 @@ class DaosDfuse(DfuseNode):
             return at_level._in_found(context)
         return super(DaosDfuse, at_level).provision(rest, context)
 
-    def _attach(
-        self, place: Place, details: Mapping[str, Any], context: ProvisionContext
-    ) -> PathAccess:
+    def _attach(self, place: Place, details: JsonObject, context: ProvisionContext) -> PathAccess:
         chosen = self._chosen
         prefix = f"/{owned_dirs.DATA}"
         if not place.own:
@@ -121,7 +119,7 @@ class DaosDfuse(DfuseNode):
             attributes.set_on(place, given)
         context.state.mkdir(parents=True, exist_ok=True)
         point = mounting.new_point(context.state, context.journal)
-        own = {
+        own: dict[str, Json] = {
             "point": str(point),
             "prefix": prefix,
             "flags": chosen.flags,
@@ -149,7 +147,7 @@ class DaosDfuse(DfuseNode):
         }
         return PathAccess(self.name, context.target, details, str(folder / owned_dirs.DATA))
 
-    def _servers(self) -> dict[str, Any]:
+    def _servers(self) -> dict[str, Json]:
         """How the system is reached; unknown where its agent does not say."""
         try:
             system = self._chosen.client.system_query()
@@ -161,15 +159,17 @@ class DaosDfuse(DfuseNode):
         """Unmount if a crash left it mounted, and remove what was made."""
         details = access.details
         if "tree" in details:
-            folder = Path(details["tree"])
+            folder = Path(text(details, "tree"))
             if trouble := fuse.trouble(folder, servers=True):
                 raise BackendError(f"{trouble}: {folder} was not removed")
-            return owned_dirs.release_tree(folder, details["tag"], context.journal)
+            return owned_dirs.release_tree(folder, text(details, "tag"), context.journal)
         self.unmount(access, context.journal)
-        mounting.remove_point(Path(details["point"]), context.journal)
+        mounting.remove_point(Path(text(details, "point")), context.journal)
         place = Place.of(details)
         if not place.own:
-            trees.remove(place, libraries.folder(self._chosen.library), details["prefix"], context)
+            trees.remove(
+                place, libraries.folder(self._chosen.library), text(details, "prefix"), context
+            )
         return super().release(access, context)
 
     def finish(self, context: ProvisionContext) -> None:
@@ -179,21 +179,21 @@ class DaosDfuse(DfuseNode):
         super().finish(context)
 
     # -- facts -------------------------------------------------------------------------
-    def describe(self, access: Access) -> dict[str, Any]:
+    def describe(self, access: Access) -> dict[str, Json]:
         """Facts of mount, container and pool; what cannot be told is recorded as such."""
         details, path = access.details, path_of(access)
-        described: dict[str, Any] = {
+        described: dict[str, Json] = {
             "managed": "point" in details,
             "dfuse": program.version(),
             "caching": details["caching"],
-            **interception.facts(details["interception"], access.preloaded),
+            **interception.facts(text(details, "interception"), access.preloaded),
         }
         if trouble := fuse.trouble(Path(path), servers=True):
             described["error"] = trouble
         else:
             described = provenance.filesystem_facts(path) | described
         if "tree" in details:
-            servers = program.servers_of(details["found"])
+            servers = program.servers_of(text(details, "found"))
             described["mount_command"] = next(iter(servers.values()), [])
             return described
         described["mount_command"] = program.argv(details)
@@ -201,7 +201,7 @@ class DaosDfuse(DfuseNode):
         described["cache_attributes"] = value_or_error(lambda: attributes.of(place))
         return super().describe(access) | described
 
-    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+    def deployment(self, described: JsonObject) -> Deployment:
         """With what the mount keeps, and the library around it."""
         chosen = self._chosen
         caching = described.get("caching", FOUND if chosen.path else chosen.caching)

@@ -7,8 +7,7 @@ labels begin with that one's and a dot; `remove_run` destroys them all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from fsmatrix.backends.access import Access, DaosAccess, expect
 from fsmatrix.backends.base import ProvisionContext
@@ -18,6 +17,7 @@ from fsmatrix.backends.daos.options import OPTION_OF, DaosObjectsOptions
 from fsmatrix.backends.daos.tools import tool
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.results.evidence.values import Json, JsonObject, Level, texts
 
 
 class DaosObjects(ondaos.OnDaos):
@@ -30,16 +30,14 @@ class DaosObjects(ondaos.OnDaos):
     driver = "daos"  # which the player does not have
     layout = "ROOT"
 
-    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> Access:
+    def provision(self, level: Level, context: ProvisionContext) -> Access:
         """As of every backend on DAOS; the level's properties are those of the runs' containers."""
         own = {factor: value for factor, value in level.items() if factor in OPTION_OF}
         rest = {factor: value for factor, value in level.items() if factor not in OPTION_OF}
         at_level = type(self)(self._chosen.at(own))
         return super(DaosObjects, at_level).provision(rest, context)
 
-    def _attach(
-        self, place: Place, details: Mapping[str, Any], context: ProvisionContext
-    ) -> DaosAccess:
+    def _attach(self, place: Place, details: JsonObject, context: ProvisionContext) -> DaosAccess:
         chosen = cast(DaosObjectsOptions, self.options)
         return DaosAccess(
             backend=self.name,
@@ -57,7 +55,7 @@ class DaosObjects(ondaos.OnDaos):
         containers.destroy_of_run(place.client, place.pool, place.container)
         super().release(access, context)
 
-    def describe(self, access: Access) -> dict[str, Any]:
+    def describe(self, access: Access) -> dict[str, Json]:
         """As of every backend on DAOS; the object class is what programs are told."""
         return {"object_class": expect(access, DaosAccess).oclass, **super().describe(access)}
 
@@ -85,7 +83,9 @@ class DaosObjects(ondaos.OnDaos):
                 f"{label} is no label that DAOS takes: give the target a shorter name"
             )
         try:
-            place.client.create(place.pool, label, *daos.details["creation"], layout=cls.layout)
+            place.client.create(
+                place.pool, label, *texts(daos.details, "creation"), layout=cls.layout
+            )
         except tool.DaosError as error:
             if error.status != tool.EXIST:
                 raise

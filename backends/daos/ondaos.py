@@ -7,7 +7,7 @@ import socket
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import (
@@ -33,6 +33,7 @@ from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.backends.local import provenance
 from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, inside, text, texts
 
 # Cache states of libdaos and libdfs, which keep no data in the client: each read goes to the
 # servers.  So both hold without doing anything, and `warm` does not exist.  The servers' caches are
@@ -48,9 +49,7 @@ class OnDaos(Backend):
     testbed_options: ClassVar[Mapping[str, str]] = {"pool": "pool", "system": "system"}
 
     @abstractmethod
-    def _attach(
-        self, place: Place, details: Mapping[str, Any], context: ProvisionContext
-    ) -> Access:
+    def _attach(self, place: Place, details: JsonObject, context: ProvisionContext) -> Access:
         """The access to a container; `details` are those of every access on DAOS."""
 
     @property
@@ -101,7 +100,7 @@ class OnDaos(Backend):
             return frozenset()
         return frozenset({*OPTION_OF, *({"storage_nodes"} if self._levels else ())})
 
-    def level_refusal(self, level: Mapping[str, Any]) -> str:
+    def level_refusal(self, level: Level) -> str:
         """Too few servers for a pool, or for a class; no rights; no such class..."""
         levels = self._levels
         if levels is not None and (reason := levels.refusal(level)):
@@ -115,7 +114,7 @@ class OnDaos(Backend):
             return str(error)
         return options.misfit(daos_facts.shape(pool, system))
 
-    def testbed_refusal(self, level: Mapping[str, Any], attributes: Mapping[str, Any]) -> str:
+    def testbed_refusal(self, level: Level, attributes: Mapping[str, Scalar]) -> str:
         """Too few nodes for a class, or no such class: each has a server with one engine."""
         nodes = int(attributes["storage_nodes"])
         try:
@@ -128,15 +127,15 @@ class OnDaos(Backend):
         """To what is made in the system."""
         return self._levels.agreement() if self._levels else ""
 
-    def commands(self, level: Mapping[str, Any], draw: str) -> list[str]:
+    def commands(self, level: Level, draw: str) -> list[str]:
         """The commands of a system's administrator that make and destroy the level's pool."""
         return self._levels.commands(level, draw, f"{PREFIX}dry-run") if self._levels else []
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, Scalar]:
         """Redundancy and failure domain, as far as the options tell them."""
         return self._chosen.coordinates
 
-    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> Access:
+    def provision(self, level: Level, context: ProvisionContext) -> Access:
         """Make the level's pool, if there is one, and the container; or find what is given."""
         self.refuse_level({name: level[name] for name in level.keys() - self.level_factors})
         options, levels = self._chosen.at(level), self._levels
@@ -144,7 +143,7 @@ class OnDaos(Backend):
             return self._in(options.pool, options, context, {})
         made = levels.make(level, context)
         try:
-            return self._in(made["pool"], options, context, {"level": made})
+            return self._in(text(made, "pool"), options, context, {"level": made})
         except BaseException:
             with suppress(BackendError):  # what cannot be destroyed now stays in the journal
                 containers.finish(context)
@@ -152,7 +151,7 @@ class OnDaos(Backend):
             raise
 
     def _in(
-        self, label: str, options: DaosOptions, context: ProvisionContext, more: Mapping[str, Any]
+        self, label: str, options: DaosOptions, context: ProvisionContext, more: JsonObject
     ) -> Access:
         client = options.client
         pool, system = settle.returned(client, label, context.progress), client.system_query()
@@ -165,10 +164,7 @@ class OnDaos(Backend):
         details = {
             **place.details,
             **more,
-            "pool_uuid": pool.uuid,
-            "pool_version": pool.version,
-            "engines": pool.total_engines,
-            "free": daos_facts.free(pool).bytes,
+            **daos_facts.at_attachment(pool).document(),
             "provider": system.fabric_provider,
             "servers": daos_facts.servers(system),
             "host": socket.gethostname(),
@@ -179,14 +175,14 @@ class OnDaos(Backend):
         """Destroy what was made; BackendError if another one is called so."""
         containers.release(Place.of(access.details), context)
         if "level" in access.details:
-            pools.release(access.details["level"], context)
+            pools.release(inside(access.details, "level"), context)
 
     def finish(self, context: ProvisionContext) -> None:
         """Destroy what a failed provision or release of this process left."""
         containers.finish(context)
         pools.finish(context)
 
-    def describe(self, access: Access) -> dict[str, Any]:
+    def describe(self, access: Access) -> dict[str, Json]:
         """Facts of pool, container and system; what cannot be told is recorded as such."""
         place = Place.of(access.details)
         client, pool, container = place.client, place.pool, place.container
@@ -195,8 +191,8 @@ class OnDaos(Backend):
             **({"level": access.details["level"]} if "level" in access.details else {}),
             "kernel": os.uname().release,
             "provider": access.details["provider"],
-            "servers": len(access.details["servers"]),
-            "scm": engines.medium(access.details["servers"]),
+            "servers": len(texts(access.details, "servers")),
+            "scm": engines.medium(texts(access.details, "servers")),
             "daos": value_or_error(lambda: {"version": daos_client.version()}),
             "server": value_or_error(lambda: {"version": client.server_version()}),
             "agent": str(agent.socket_path()),
@@ -207,7 +203,7 @@ class OnDaos(Backend):
             ),
         }
 
-    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+    def deployment(self, described: JsonObject) -> Deployment:
         """As the tools tell; before, the level or the options."""
         options = self._chosen
         oclass = described.get("object_class") or options.file_oclass or options.oclass
@@ -228,10 +224,10 @@ class OnDaos(Backend):
     def counters(cls, access: Access) -> dict[str, float]:
         """Bytes over this kernel's network, where DAOS's are among them; else the engines' own."""
         details = access.details
-        addresses = tuple(details["servers"])
+        addresses = tuple(texts(details, "servers"))
         if provenance.on_loopback(addresses):
             return counters.counters(details)
-        over_tcp = daos_facts.over_tcp(details["provider"])
+        over_tcp = daos_facts.over_tcp(text(details, "provider"))
         return provenance.counters_to(addresses) if over_tcp else {}
 
     @classmethod
@@ -247,7 +243,7 @@ class OnDaos(Backend):
     @classmethod
     def workers(cls, access: Access) -> list[int]:
         """Servers and engines of this system that run on this kernel: they poll."""
-        return engines.here(access.details["servers"])
+        return engines.here(texts(access.details, "servers"))
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:

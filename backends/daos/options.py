@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -18,6 +18,7 @@ from fsmatrix.backends.daos.levels.leveloptions import DaosLevelOptions
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.daos.tools.tool import DEADLINE, NAME
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.evidence.values import Level, Scalar
 from fsmatrix.results.units import PositiveDuration, PositiveSize
 
 CHECKSUMS = ("off", "adler32", "crc16", "crc32", "crc64", "sha1", "sha256", "sha512")
@@ -119,7 +120,7 @@ class DaosOptions(BackendOptions):
     def _classes(self) -> list[str]:
         return [name for option in _CLASSES if (name := getattr(self, option))]
 
-    def at(self, level: Mapping[str, Any]) -> Self:
+    def at(self, level: Level) -> Self:
         """With the options that the cluster factors set; BackendError if they cannot be so."""
         options = self.option_of
         named = {options[factor]: value for factor, value in level.items() if factor in options}
@@ -143,9 +144,9 @@ class DaosOptions(BackendOptions):
         return next((reason for reason in refusals if reason), "")
 
     @property
-    def coordinates(self) -> dict[str, str]:
+    def coordinates(self) -> dict[str, Scalar]:
         """Redundancy and failure domain as far as these options tell them."""
-        given = {}
+        given: dict[str, Scalar] = {}
         if self.oclass:
             given["redundancy"] = parse_class(self.file_oclass or self.oclass).redundancy
         if self.rd_lvl:

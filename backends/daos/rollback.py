@@ -13,6 +13,7 @@ from fsmatrix.backends.journal.proof import POINT, Facts, Ground, LeftAlone, of_
 from fsmatrix.backends.journal.rollback import not_unmounted
 from fsmatrix.backends.local.mounts import fuse
 from fsmatrix.backends.system import mounts
+from fsmatrix.results.evidence.values import text, texts
 
 
 def undo_daos_container(facts: Facts, same_boot: bool) -> str:
@@ -43,7 +44,7 @@ def of_dfuse_mount(facts: Facts, ground: Ground) -> None:
     path = Path(str(facts["path"]))
     if not ground.holds(path) or not POINT.fullmatch(path.name):
         raise LeftAlone(f"{path} is no mount point of this results directory: not unmounted")
-    for pid in fuse.processes(facts["argv"]):
+    for pid in fuse.processes(texts(facts, "argv")):
         if not carries(pid, ground.identity.store):
             raise LeftAlone(f"process {pid} is not of this results directory: not ended")
 
@@ -52,7 +53,7 @@ def undo_dfuse_mount(facts: Facts, same_boot: bool) -> str:
     """Unmount our DFUSE at `path`, and end the dfuse with the recorded arguments."""
     if not same_boot:
         return ""
-    path, argv = Path(facts["path"]), facts["argv"]
+    path, argv = Path(text(facts, "path")), texts(facts, "argv")
     mount = mounts.mounted_at(path)
     if mount is not None and not program.is_dfuse(mount):
         raise LeftAlone(f"{path}: {mount.source} is mounted there, not DFUSE")

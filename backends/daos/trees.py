@@ -6,8 +6,6 @@ Called `/fsmatrix-<tag>-<target>-<8 random digits>`: the name alone proves whose
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos.bindings.folders import Folders
@@ -16,6 +14,7 @@ from fsmatrix.backends.daos.tools import tool
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX
+from fsmatrix.results.evidence.values import JsonObject
 
 ENTRY = "daos-tree"  # kind of journal entry
 _NAME = re.compile(rf"{PREFIX}[A-Za-z0-9_-]+-[0-9a-f]{{8}}")
@@ -46,7 +45,7 @@ def finish(context: ProvisionContext, library: str) -> None:
             context.journal.end(entry)
 
 
-def remove_recorded(facts: Mapping[str, Any], library: str = "") -> bool:
+def remove_recorded(facts: JsonObject, library: str = "") -> bool:
     """Remove the directory that a journal entry tells of; False if its container is gone.
 
     BackendError, with nothing done, if another container is called so than the recorded one.

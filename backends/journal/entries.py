@@ -9,11 +9,11 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.evidence.values import JsonObject, text, whole
 from fsmatrix.results.files import trust
 from fsmatrix.results.process import Process
 
@@ -37,7 +37,7 @@ class Entry:
 
     id: str
     kind: str
-    facts: Mapping[str, Any]
+    facts: JsonObject
     host: str
     boot_id: str
     pid: int
@@ -77,20 +77,20 @@ def read(path: Path) -> Content:
     BackendError if others can have written the file.
     """
     try:
-        text = trust.read(path, LIMIT)
+        content = trust.read(path, LIMIT)
     except FileNotFoundError:
         return Content([], [])
     except trust.NotTrusted as error:
         raise BackendError(str(error)) from error
-    entries: dict[str, dict[str, Any]] = {}
+    entries: dict[str, Entry] = {}
     faults = []
-    for number, line in enumerate(text.split(b"\n"), 1):
+    for number, line in enumerate(content.split(b"\n"), 1):
         try:
             if line and not _torn(line):
-                _take(line, entries)
+                _take(line, entries, path)
         except BadLine as error:
             faults.append(f"{path}:{number}: {error}")
-    return Content([Entry(**data, journal=path) for data in entries.values()], faults)
+    return Content([*entries.values()], faults)
 
 
 def _torn(line: bytes) -> bool:
@@ -99,7 +99,7 @@ def _torn(line: bytes) -> bool:
     return begin.startswith(line) or (line.startswith(begin) and not line.endswith(b"}"))
 
 
-def _take(line: bytes, entries: dict[str, dict[str, Any]]) -> None:
+def _take(line: bytes, entries: dict[str, Entry], path: Path) -> None:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -113,16 +113,17 @@ def _take(line: bytes, entries: dict[str, dict[str, Any]]) -> None:
         _check(data)
         if name in entries:
             raise BadLine(f"an entry of the id {name!r} was begun before")
-        entries[name] = data
+        entries[name] = Entry(**data, journal=path)
     elif event == "end":
         entries.pop(name, None)
     elif not isinstance(data.get("facts"), dict):
         raise BadLine("its facts are no object")
     elif name in entries:
-        entries[name]["facts"].update(data["facts"])
+        facts = {**entries[name].facts, **data["facts"]}
+        entries[name] = replace(entries[name], facts=facts)
 
 
-def _check(data: Mapping[str, Any]) -> None:
+def _check(data: JsonObject) -> None:
     """BadLine if a `begin` has not the fields that it is written with."""
     for name, kinds in _FORM.items():
         if name not in data:
@@ -131,7 +132,7 @@ def _check(data: Mapping[str, Any]) -> None:
             raise BadLine(f"its field {name!r} is not of the right type")
     if strange := sorted(set(data) - set(_FORM)):
         raise BadLine(f"it has a field {strange[0]!r}, which no journal has")
-    if data["pid"] <= 0 or data["process_start"] < 0:
+    if whole(data, "pid") <= 0 or whole(data, "process_start") < 0:
         raise BadLine("its pid or process_start is no number of a process")
-    if not _STORE.fullmatch(data["store"]):
+    if not _STORE.fullmatch(text(data, "store")):
         raise BadLine("its field 'store' is no proof of a store")

@@ -14,10 +14,8 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import entries
@@ -25,6 +23,7 @@ from fsmatrix.backends.journal.entries import Entry as Entry
 from fsmatrix.backends.journal.identity import Identity, identity
 from fsmatrix.backends.journal.kinds import Kind, load_kinds
 from fsmatrix.backends.journal.proof import Ground, LeftAlone, Named
+from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.files import asides, trust
 from fsmatrix.results.process import boot_id, start_of
 
@@ -44,7 +43,7 @@ class Journal:
             self.path.parent.mkdir(trust.FOLDER_MODE, parents=True, exist_ok=True)
         return identity(self.path.parent)
 
-    def begin(self, kind: str, **facts: Any) -> Entry:
+    def begin(self, kind: str, **facts: Json) -> Entry:
         """Write the intent down; on return it is on the disk."""
         entry = Entry(
             id=secrets.token_hex(8),
@@ -63,7 +62,7 @@ class Journal:
         self._append({"event": "begin", **values})
         return entry
 
-    def confirm(self, entry: Entry, **facts: Any) -> Entry:
+    def confirm(self, entry: Entry, **facts: Json) -> Entry:
         """Add facts that the action gave; returns the entry with them."""
         self._append({"event": "confirm", "id": entry.id, "facts": facts})
         return Entry(**{**vars(entry), "facts": {**entry.facts, **facts}})
@@ -72,12 +71,12 @@ class Journal:
         """It was undone, or never done."""
         self._append({"event": "end", "id": entry.id})
 
-    def end_all(self, kind: str, **facts: Any) -> None:
+    def end_all(self, kind: str, **facts: Json) -> None:
         """End what is `pending` of this kind and with these facts."""
         for entry in self.pending(kind, **facts):
             self.end(entry)
 
-    def pending(self, kind: str | None = None, **facts: Any) -> list[Entry]:
+    def pending(self, kind: str | None = None, **facts: Json) -> list[Entry]:
         """Entries without an end, oldest first; only those of `kind` and with these facts."""
         return [
             entry
@@ -87,7 +86,7 @@ class Journal:
             and all(entry.facts.get(name) == value for name, value in facts.items())
         ]
 
-    def _append(self, line: Mapping[str, Any]) -> None:
+    def _append(self, line: JsonObject) -> None:
         fresh = not self.path.exists()
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(self.path, flags, trust.FILE_MODE)

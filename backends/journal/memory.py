@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import cgroup as memory
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.kinds import Kind, Stage
 from fsmatrix.backends.journal.proof import PREFIX, Facts, Ground, LeftAlone
+from fsmatrix.backends.system.cgroups import memory
+from fsmatrix.backends.system.cgroups.hierarchy import remove
 
 KIND = "memory-limit"
+PATIENCE = 10.0  # seconds for killed processes to leave a cgroup
 _NAME = re.compile(rf"{PREFIX}memory-(?P<uuid>[0-9a-f-]{{36}})")
 
 
@@ -28,7 +30,7 @@ def limited(size: int, journal: Journal) -> Iterator[Path]:
     try:
         yield memory.make(folder, size)
     finally:
-        if reason := memory.remove(folder):
+        if reason := remove(folder, PATIENCE):
             raise BackendError(reason)
         journal.end(entry)
 
@@ -36,7 +38,7 @@ def limited(size: int, journal: Journal) -> Iterator[Path]:
 def prove(facts: Facts, ground: Ground) -> None:
     """A cgroup where the kernel has them, with a name that this store has drawn."""
     path = Path(str(facts["path"]))
-    root = memory.controller().root
+    root = memory.hierarchy().root
     if not path.is_relative_to(root) or path.resolve() != path:
         raise LeftAlone(f"{path} is no cgroup below {root}: not removed")
     name = _NAME.fullmatch(path.name)
@@ -49,7 +51,7 @@ def undo(facts: Facts, same_boot: bool) -> str:
     path = Path(str(facts["path"]))
     if not same_boot or not path.exists():
         return ""
-    if reason := memory.remove(path):
+    if reason := remove(path, PATIENCE):
         raise LeftAlone(reason)
     return f"removed cgroup {path}"
 

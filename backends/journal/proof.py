@@ -11,13 +11,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.identity import Identity
 from fsmatrix.backends.system import loopdev, mounts
+from fsmatrix.results.evidence.values import JsonObject, whole
 
-Facts = Mapping[str, Any]
+Facts = JsonObject
 PREFIX = "fsmatrix-"
 _IMAGE = re.compile(r"[0-9a-f]{16}\.img|image\.\d+")
 POINT = re.compile(r"mnt(-\d+)?")  # name of a mount point
@@ -111,7 +111,7 @@ def _file_of(behind: loopdev.Backing) -> Path:
 def of_loop(facts: Facts, ground: Ground) -> None:
     """The kernel says that an image of ours is behind it, or another loop device of ours."""
     image = Path(str(facts["image"]))
-    attached = loopdev.attached_to(int(facts["inode"]), int(facts["filesystem"]))
+    attached = loopdev.attached_to(whole(facts, "inode"), whole(facts, "filesystem"))
     part = bool(_LOOP.fullmatch(str(image)))
     if part and not attached:
         return

@@ -16,6 +16,7 @@ from fsmatrix.backends.journal import proof, tree
 from fsmatrix.backends.journal.kinds import Kind, Stage
 from fsmatrix.backends.journal.proof import Facts, LeftAlone
 from fsmatrix.backends.system import loopdev, mounts, signature, users
+from fsmatrix.results.evidence.values import text, whole
 
 
 def undo_mount(facts: Facts, same_boot: bool) -> str:
@@ -45,7 +46,7 @@ def undo_loop(facts: Facts, same_boot: bool) -> str:
     if not same_boot:
         return ""
     image, done = str(facts["image"]), []
-    for behind in loopdev.attached_to(int(facts["inode"]), int(facts["filesystem"])):
+    for behind in loopdev.attached_to(whole(facts, "inode"), whole(facts, "filesystem")):
         if behind.device != (facts.get("device") or behind.device):
             continue
         if not loopdev.detach(behind):
@@ -57,7 +58,7 @@ def undo_loop(facts: Facts, same_boot: bool) -> str:
 
 def undo_image(facts: Facts, same_boot: bool) -> str:
     """Remove the image file `path` if it is the recorded inode inside `folder`."""
-    path, folder = Path(facts["path"]), Path(facts["folder"])
+    path, folder = Path(text(facts, "path")), Path(text(facts, "folder"))
     if path.parent != folder:
         raise LeftAlone(f"{path} is not inside {folder}")
     try:
@@ -68,9 +69,9 @@ def undo_image(facts: Facts, same_boot: bool) -> str:
         status = os.stat(path.name, dir_fd=descriptor, follow_symlinks=False)
         if "inode" not in facts:
             raise LeftAlone(f"{path} was being made, and it is not sure that this one is it")
-        same = stat.S_ISREG(status.st_mode) and status.st_ino == int(facts["inode"])
+        same = stat.S_ISREG(status.st_mode) and status.st_ino == whole(facts, "inode")
         if same_boot:  # device numbers may change with a boot
-            same = same and status.st_dev == int(facts["filesystem"])
+            same = same and status.st_dev == whole(facts, "filesystem")
         if not same:
             raise LeftAlone(f"{path} is another file than the one that was made")
         if same_boot and loopdev.attached_to(status.st_ino, status.st_dev):
@@ -89,7 +90,7 @@ def undo_tree(facts: Facts, same_boot: bool) -> str:
     The empty one is what a crash between making and marking leaves; its name is unique.
     """
     del same_boot
-    path, tag = Path(facts["path"]), str(facts["tag"])
+    path, tag = Path(text(facts, "path")), text(facts, "tag")
     try:
         if tree.is_gone(path):
             return ""
@@ -104,7 +105,7 @@ def undo_tree(facts: Facts, same_boot: bool) -> str:
 def undo_folder(facts: Facts, same_boot: bool) -> str:
     """Remove the directory `path` (a mount point) if it is empty."""
     del same_boot
-    path = Path(facts["path"])
+    path = Path(text(facts, "path"))
     if mounts.mounted_at(path):
         raise LeftAlone(f"{path} is a mount point in use")
     try:

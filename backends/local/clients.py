@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import libc, tools
 from fsmatrix.backends.system.mounts import Mount
+from fsmatrix.results.evidence.values import Json
 
 MOUNTSTATS = Path("/proc/self/mountstats")
 DEADLINE = 10.0  # seconds for each tool
@@ -96,9 +96,9 @@ def recognise_at(path: str, mount: Mount) -> Client | None:
     return recognise(mount.fstype, libc.statfs_magic(path))
 
 
-def client_facts(client: Client, path: str, mount: Mount) -> dict[str, Any]:
+def client_facts(client: Client, path: str, mount: Mount) -> dict[str, Json]:
     """What the kind's own tools tell about `path`: name of the fact -> text or {"error"}."""
-    facts: dict[str, Any] = {"network_filesystem": client.name}
+    facts: dict[str, Json] = {"network_filesystem": client.name}
     for name, argv in client.commands(path, mount).items():
         if tools.find(argv[0]) is None:
             facts[name] = {"error": f"{argv[0]} is not installed"}

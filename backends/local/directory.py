@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from pydantic import field_validator
 
@@ -31,6 +31,7 @@ from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import devices
 from fsmatrix.backends.system.mounts import MEMORY_TYPES, Mount, mount_of
 from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
 
 _BEGIN = re.compile(r"(~|\$HOME|\$\{HOME\}|\$TMPDIR|\$\{TMPDIR\})(/.*)?|/.*", re.DOTALL)
 
@@ -116,7 +117,7 @@ class Directory(Backend):
             return f"{path} is {mount.fstype}, mounted at {mount.point}, not {expected} (expect_fs)"
         return f"{mount.point} is mounted read-only" if mount.read_only else ""
 
-    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> PathAccess:
+    def provision(self, level: Level, context: ProvisionContext) -> PathAccess:
         """Make our own tree in the directory."""
         self.refuse_level(level)
         reason = self.refusal()
@@ -135,10 +136,10 @@ class Directory(Backend):
     def release(self, access: Access, context: ProvisionContext) -> None:
         """Remove our own tree and nothing else."""
         owned_dirs.release_tree(
-            Path(access.details["tree"]), access.details["tag"], context.journal
+            Path(text(access.details, "tree")), text(access.details, "tag"), context.journal
         )
 
-    def describe(self, access: Access) -> dict[str, Any]:
+    def describe(self, access: Access) -> dict[str, Json]:
         """Facts of the file system, and what a network file system's own tools tell."""
         path = path_of(access)
         mount = mount_of(path)
@@ -146,7 +147,7 @@ class Directory(Backend):
         client = clients.recognise_at(path, mount)
         return facts | (clients.client_facts(client, path, mount) if client else {})
 
-    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+    def deployment(self, described: JsonObject) -> Deployment:
         """Of a local or a network file system, as it was found."""
         if not described:
             return Deployment()
@@ -163,7 +164,7 @@ class Directory(Backend):
     def mount(cls, access: Access, journal: Journal) -> None:
         """Look whether this kernel sees the very tree that the conductor made."""
         del journal
-        folder = Path(access.details["tree"])
+        folder = Path(text(access.details, "tree"))
         if tree.read_marker(folder) != access.details["tag"]:
             raise BackendError(
                 f"{folder}, made on host {access.details['host']}, is not seen on "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from fsmatrix.backends.allowed import (
     NUMBER,
@@ -19,6 +19,7 @@ from fsmatrix.backends.allowed import (
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
 from fsmatrix.backends.local.mounts.cleaner import GC
 from fsmatrix.backends.local.mounts.mounting import mount_keys
+from fsmatrix.results.evidence.values import Scalar
 
 _EXTENSIONS = Form("extensions of names: mp3,gif", r"[A-Za-z0-9]{1,8}(,[A-Za-z0-9]{1,8}){0,63}")
 _FEATURES = (
@@ -72,7 +73,7 @@ class F2fs(LocalBackend):
     program = "mkfs.f2fs"
     Options = F2fsOptions
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, Scalar]:
         """Its garbage collection: the factor `gc`, as its mount options have it."""
         chosen = cast(F2fsOptions, self.options).mount_options.split(",")
         background = [word for word in chosen if word.startswith(f"{_BACKGROUND}=")]

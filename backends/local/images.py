@@ -20,6 +20,7 @@ from fsmatrix.backends.journal.journal import Entry, Journal
 from fsmatrix.backends.journal.proof import LeftAlone
 from fsmatrix.backends.journal.rollback import undo_image
 from fsmatrix.backends.system.mounts import mount_of
+from fsmatrix.results.evidence.values import text, whole
 from fsmatrix.results.units import format_size
 
 BLOCK = 4 << 20  # bytes per write when an image is filled
@@ -212,9 +213,9 @@ def _link(descriptor: int, file: Path) -> None:
 def _intact(entry: Entry) -> bool:
     """Whether the image is still the inode that we made, whole and fully allocated."""
     try:
-        facts = Path(entry.facts["path"]).lstat()
+        facts = Path(text(entry.facts, "path")).lstat()
     except FileNotFoundError:
         return False
     same = (facts.st_ino, facts.st_dev) == (entry.facts["inode"], entry.facts["filesystem"])
-    size = int(entry.facts["size"])
+    size = whole(entry.facts, "size")
     return same and facts.st_size == size and facts.st_blocks * 512 >= size

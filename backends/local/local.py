@@ -8,9 +8,9 @@ from __future__ import annotations
 import socket
 import uuid
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import ClassVar, Literal, cast
 
 from pydantic import field_validator, model_validator
 
@@ -35,6 +35,7 @@ from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import devices, mounts, packages, signature, tools
 from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.values import Json, JsonObject, Level, text, whole
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize
 
@@ -143,7 +144,7 @@ class LocalBackend(Backend):
         direct = self._chosen.direct_io == "required"
         return images.folder_refusal(folder, size, direct) if self.keeps() else ""
 
-    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> PathAccess:
+    def provision(self, level: Level, context: ProvisionContext) -> PathAccess:
         """Attach the image (made once) or take the device, and format it."""
         self.refuse_level(level)
         context.state.mkdir(parents=True, exist_ok=True)
@@ -212,8 +213,8 @@ class LocalBackend(Backend):
     def release(self, access: Access, context: ProvisionContext) -> None:
         """Unmount if a crash left it mounted, and detach; the image stays until `finish`."""
         self.unmount(access, context.journal)
-        mounting.remove_point(Path(access.details["point"]), context.journal)
-        loop.detach(access.details["device"], context.journal, access.details["image"])
+        mounting.remove_point(Path(text(access.details, "point")), context.journal)
+        loop.detach(text(access.details, "device"), context.journal, text(access.details, "image"))
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove the image; erase our file system from a device."""
@@ -221,19 +222,19 @@ class LocalBackend(Backend):
         for entry in [entry for entry in ours if entry.kind == "image"]:
             images.remove_image(entry, context.journal)
         for entry in [entry for entry in ours if entry.kind == "device"]:
-            reason = signature.in_use(entry.facts["device"])
-            if reason:
-                raise BackendError(f"{entry.facts['device']}: {reason}")
-            signature.wipe(entry.facts["device"], entry.facts["uuid"])
+            device = text(entry.facts, "device")
+            if reason := signature.in_use(device):
+                raise BackendError(f"{device}: {reason}")
+            signature.wipe(device, text(entry.facts, "uuid"))
             context.journal.end(entry)
 
-    def describe(self, access: Access) -> dict[str, Any]:
+    def describe(self, access: Access) -> dict[str, Json]:
         """Facts of the mounted file system, its device, its image and its mkfs."""
         facts = provenance.filesystem_facts(path_of(access))
         kept = ("mkfs", "mkfs_version", "image_rewritten", "direct_io")
         return facts | {name: access.details[name] for name in kept} | {"managed": True}
 
-    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+    def deployment(self, described: JsonObject) -> Deployment:
         """On the devices of this machine."""
         return deployment.of_local(described)
 
@@ -244,7 +245,8 @@ class LocalBackend(Backend):
         size, source = self._chosen.size, "estimate from the image"
         if self._chosen.device:
             number = devices.number_of(self._chosen.device)
-            size, source = devices.device_facts(number)["capacity"], "estimate from the device"
+            size = whole(devices.device_facts(number), "capacity")
+            source = "estimate from the device"
         return Space(max(0, int(size * USABLE_SHARE) - OWN_NEEDS), None, source)
 
     # -- node leaders --------------------------------------------------------------------
@@ -257,14 +259,16 @@ class LocalBackend(Backend):
                 f"{cls.name} of target {access.target} was attached on host {details['host']}: "
                 f"a local file system cannot be reached from {socket.gethostname()}"
             )
-        point = Path(details["point"])
-        options, owner = details["mount_options"], details["owner"]
-        mounting.mount_at(journal, cls.fstype, details["device"], point, options, owner)
+        point = Path(text(details, "point"))
+        options, owner = text(details, "mount_options"), text(details, "owner")
+        mounting.mount_at(journal, cls.fstype, text(details, "device"), point, options, owner)
 
     @classmethod
     def unmount(cls, access: Access, journal: Journal) -> None:
         """Unmount the file system; harmless if it is not mounted."""
-        mounting.unmount_at(journal, access.details["device"], Path(access.details["point"]))
+        mounting.unmount_at(
+            journal, text(access.details, "device"), Path(text(access.details, "point"))
+        )
 
     @classmethod
     def cache(
@@ -279,13 +283,13 @@ class LocalBackend(Backend):
             )
         evidence = page_cache.bring(Path(path_of(access)), files, state, method)
         if state == "cold" and not direct and access.details["image"]:
-            page_cache.evict(Path(access.details["image"]))
+            page_cache.evict(Path(text(access.details, "image")))
         return evidence
 
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:
         """Of the device, and of the disk below its image."""
-        return provenance.device_counters([devices.number_of(access.details["device"])])
+        return provenance.device_counters([devices.number_of(text(access.details, "device"))])
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
@@ -295,7 +299,7 @@ class LocalBackend(Backend):
     @classmethod
     def health(cls, access: Access) -> list[str]:
         """Not mounted, or turned read-only by an error."""
-        mount = mounts.mounted_at(access.details["point"])
+        mount = mounts.mounted_at(text(access.details, "point"))
         if mount is None:
             return [f"nothing is mounted at {access.details['point']}"]
         return [f"{mount.point} has become read-only"] if mount.read_only else []

@@ -13,7 +13,9 @@ from fsmatrix.backends.journal.journal import Entry, Journal
 from fsmatrix.backends.journal.proof import LeftAlone
 from fsmatrix.backends.journal.rollback import undo_loop
 from fsmatrix.backends.local.images import BLOCK
-from fsmatrix.backends.system import extents, loopdev, packages, tools
+from fsmatrix.backends.system import loopdev, packages, tools
+from fsmatrix.backends.system.files import extents
+from fsmatrix.results.evidence.values import text, whole
 
 _LOOP_CONTROL = Path("/dev/loop-control")
 
@@ -46,9 +48,8 @@ def attach(image: Entry, journal: Journal, direct_io: str) -> tuple[str, bool]:
     BackendError if direct I/O is `required` and the kernel refuses it.  If the disk below
     has larger sectors than 512 bytes, the loop device gets the same.
     """
-    facts = image.facts
-    place = {name: facts[name] for name in ("inode", "filesystem")}
-    device = _attached(journal, str(facts["path"]), place, direct_io == "required")
+    place = {name: whole(image.facts, name) for name in ("inode", "filesystem")}
+    device = _attached(journal, text(image.facts, "path"), place, direct_io == "required")
     return device, loopdev.direct_io(device)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from pydantic import Field
 
@@ -19,6 +19,7 @@ from fsmatrix.backends.local.mounts import cleaner as cleaners
 from fsmatrix.backends.local.mounts import fuse, mounting
 from fsmatrix.backends.local.mounts.cleaner import GC, CleanerOptions
 from fsmatrix.backends.system import packages, tools
+from fsmatrix.results.evidence.values import Scalar, text
 
 NO_CLEANER = "nogc"  # read by mount.nilfs2; the kernel does not see it
 
@@ -66,7 +67,7 @@ class Nilfs2(LocalBackend):
         cleaner = cast(Nilfs2Options, self.options).cleaner
         return (packages.missing(cleaners.PROGRAM) if cleaner else "") or super().refusal()
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, Scalar]:
         """Its garbage collection: the factor `gc`."""
         cleaner = cast(Nilfs2Options, self.options).cleaner
         return {GC: cleaner.level if cleaner else cleaners.NONE}
@@ -116,7 +117,7 @@ class Nilfs2(LocalBackend):
         try:
             tools.run(["nilfs-tune", "-U", identity, device])
         except ToolError:
-            mounting.remove_point(Path(access.details["point"]), context.journal)
+            mounting.remove_point(Path(text(access.details, "point")), context.journal)
             raise
         chosen = access.details["mount_options"]
         options = f"{NO_CLEANER},{chosen}" if chosen else NO_CLEANER

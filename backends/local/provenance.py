@@ -10,16 +10,18 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from fsmatrix.backends.access import Access, PathAccess, expect
 from fsmatrix.backends.base import Settled, Space
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.local.deployment import Device, Filesystem
 from fsmatrix.backends.system import devices, libc, quota
 from fsmatrix.backends.system.deadline import Overdue, within
 from fsmatrix.backends.system.mounts import mount_of
+from fsmatrix.results.evidence.stored import read
+from fsmatrix.results.evidence.values import Json
 
 MEMINFO = Path("/proc/meminfo")
 SYS_NET = Path("/sys/class/net")
@@ -36,26 +38,32 @@ def path_of(access: Access) -> str:
     return expect(access, PathAccess).path
 
 
-def filesystem_facts(path: Path | str) -> dict[str, Any]:
+def filesystem_facts(path: Path | str) -> dict[str, Json]:
+    """What `describe` tells of what `path` is on."""
+    return filesystem(path).document()
+
+
+def filesystem(path: Path | str) -> Filesystem:
     """What `path` is on: type, mount options, devices, capacity and free bytes, kernel."""
     mount = mount_of(path)
     sizes = os.statvfs(path)
     inodes, inodes_free = _counted(sizes.f_files, sizes.f_favail)
     capacity, free = _counted(sizes.f_blocks, sizes.f_bavail, sizes.f_frsize)
-    return {
-        "filesystem": mount.fstype,
-        "mount_point": mount.point,
-        "mount_source": mount.source,
-        "mount_options": mount.options,
-        "super_options": mount.super_options,
-        "capacity": capacity,
-        "free": free,
-        "block_size": sizes.f_bsize,
-        "inodes": inodes,
-        "inodes_free": inodes_free,
-        "devices": [devices.device_facts(number) for number in devices.devices_of(mount)],
-        "kernel": os.uname().release,
-    }
+    below = (devices.device_facts(number) for number in devices.devices_of(mount))
+    return Filesystem(
+        filesystem=mount.fstype,
+        mount_point=mount.point,
+        mount_source=mount.source,
+        mount_options=mount.options,
+        super_options=mount.super_options,
+        capacity=capacity,
+        free=free,
+        block_size=sizes.f_bsize,
+        inodes=inodes,
+        inodes_free=inodes_free,
+        devices=tuple(read(Device, facts, "devices") for facts in below),
+        kernel=os.uname().release,
+    )
 
 
 def device_counters(numbers: Iterable[str]) -> dict[str, float]:

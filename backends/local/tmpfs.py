@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from pydantic import field_validator
 
@@ -30,6 +30,7 @@ from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize, format_size
 
@@ -90,13 +91,13 @@ class Tmpfs(Backend):
             return self._chosen.path
         return SHARED_MEMORY
 
-    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> PathAccess:
+    def provision(self, level: Level, context: ProvisionContext) -> PathAccess:
         """Choose the mount point, or make a directory on the existing tmpfs."""
         self.refuse_level(level)
         reason = self.refusal()
         if reason:
             raise BackendError(reason)
-        details: dict[str, Any] = {"boot_id": boot_id(), "host": socket.gethostname()}
+        details: dict[str, Json] = {"boot_id": boot_id(), "host": socket.gethostname()}
         if self._existing:
             folder = owned_dirs.make_tree(
                 Path(self._existing).resolve(), context.tag, context.journal
@@ -118,18 +119,18 @@ class Tmpfs(Backend):
         """Unmount if a crash left it mounted, or remove the directory."""
         self.unmount(access, context.journal)
         if "point" in access.details:
-            mounting.remove_point(Path(access.details["point"]), context.journal)
+            mounting.remove_point(Path(text(access.details, "point")), context.journal)
         if "tree" in access.details:
             owned_dirs.release_tree(
-                Path(access.details["tree"]), access.details["tag"], context.journal
+                Path(text(access.details, "tree")), text(access.details, "tag"), context.journal
             )
 
-    def describe(self, access: Access) -> dict[str, Any]:
+    def describe(self, access: Access) -> dict[str, Json]:
         """Facts of the mount; it is memory."""
         facts = provenance.filesystem_facts(path_of(access))
         return facts | {"managed": "point" in access.details, "memory": True}
 
-    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+    def deployment(self, described: JsonObject) -> Deployment:
         """In memory."""
         return deployment.of_memory(described)
 
@@ -151,15 +152,15 @@ class Tmpfs(Backend):
                 f"be reached from {socket.gethostname()}"
             )
         if "point" in details:
-            point, options = Path(details["point"]), f"size={details['size']}"
-            mounting.mount_at(journal, "tmpfs", details["source"], point, options)
+            point, options = Path(text(details, "point")), f"size={details['size']}"
+            mounting.mount_at(journal, "tmpfs", text(details, "source"), point, options)
 
     @classmethod
     def unmount(cls, access: Access, journal: Journal) -> None:
         """Unmount; what was in it is gone."""
         if "point" in access.details:
-            point = Path(access.details["point"])
-            mounting.unmount_at(journal, access.details["source"], point)
+            point = Path(text(access.details, "point"))
+            mounting.unmount_at(journal, text(access.details, "source"), point)
 
     @classmethod
     def cache(

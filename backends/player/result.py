@@ -73,6 +73,22 @@ class Lane:
 
 
 @dataclass(frozen=True)
+class FirstError:
+    """The first operation of all lanes that failed."""
+
+    kind: str  # of operation
+    file: str
+    offset: int
+    errno: str
+    number: int  # of errno
+    op: int  # its index since the player began
+    thread: int
+    wrong_offset: int | None  # of the first byte that was not as written, in the file
+    expected: int | None  # that byte
+    found: int | None
+
+
+@dataclass(frozen=True)
 class PlayerResult:
     """What a player did since it was opened.
 
@@ -102,7 +118,7 @@ class PlayerResult:
     interval_bytes: Integers  # [interval], by the end of the operation
     interval_operations: Integers  # [interval]
     errors_by_errno: Mapping[str, int]
-    first_error: Mapping[str, Any] | None  # kind, file, offset, errno, error, op, thread, ...
+    first_error: FirstError | None
 
 
 def error_name(number: int) -> str:
@@ -187,7 +203,7 @@ def _earliest(moments: Any) -> int:
     return min((moment for moment in moments if moment), default=0)
 
 
-def _first_error(lanes: Sequence[Lane]) -> dict[str, Any] | None:
+def _first_error(lanes: Sequence[Lane]) -> FirstError | None:
     errors = [
         (lane.first_error.ns, thread, lane.first_error)
         for thread, lane in enumerate(lanes)
@@ -196,19 +212,16 @@ def _first_error(lanes: Sequence[Lane]) -> dict[str, Any] | None:
     if not errors:
         return None
     _, thread, error = min(errors, key=lambda item: item[:2])
-    facts: dict[str, Any] = {
-        "kind": Kind(error.kind).name.lower(),
-        "file": error.name.decode("utf-8", "backslashreplace"),
-        "offset": error.offset,
-        "errno": error_name(error.error),
-        "number": error.error,
-        "op": error.index,
-        "thread": thread,
-    }
-    if error.error == EVERIFY:
-        facts |= {
-            "wrong_offset": error.wrong_offset,
-            "expected": error.expected,
-            "found": error.actual,
-        }
-    return facts
+    wrong = error.error == EVERIFY
+    return FirstError(
+        kind=Kind(error.kind).name.lower(),
+        file=error.name.decode("utf-8", "backslashreplace"),
+        offset=error.offset,
+        errno=error_name(error.error),
+        number=error.error,
+        op=error.index,
+        thread=thread,
+        wrong_offset=error.wrong_offset if wrong else None,
+        expected=error.expected if wrong else None,
+        found=error.actual if wrong else None,
+    )

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import loopdev
 from fsmatrix.backends.system.mounts import Mount, mount_of
+from fsmatrix.results.evidence.values import Json
 
 SYS_BLOCK = Path("/sys/dev/block")
 SYS_BTRFS = Path("/sys/fs/btrfs")
@@ -115,7 +115,7 @@ def total(numbers: Iterable[str]) -> DeviceStat | None:
     )
 
 
-def device_facts(number: str) -> dict[str, Any]:
+def device_facts(number: str) -> dict[str, Json]:
     """Provenance of a device: name, path in sysfs, model, capacity (bytes), scheduler, ...
 
     A partition is described with its disk's queue; device mapper and RAID name their parts;
@@ -123,7 +123,7 @@ def device_facts(number: str) -> dict[str, Any]:
     """
     folder = (SYS_BLOCK / number).resolve()
     disk = folder if (folder / "queue").is_dir() else folder.parent
-    facts: dict[str, Any] = {
+    facts: dict[str, Json] = {
         "name": folder.name,
         "sysfs": str(folder),  # names the buses and the adapter that it is on
         "capacity": int(_read(folder / "size") or 0) * SECTOR,
@@ -148,11 +148,11 @@ def device_facts(number: str) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value not in (None, "")}
 
 
-def _loop_facts(device: str) -> dict[str, Any]:
+def _loop_facts(device: str) -> dict[str, Json]:
     behind = loopdev.backing(device)
     if behind is None:
         return {}
-    facts: dict[str, Any] = {"direct_io": behind.direct_io, "file": behind.file}
+    facts: dict[str, Json] = {"direct_io": behind.direct_io, "file": behind.file}
     if Path(behind.file).exists():
         mount = mount_of(behind.file)
         facts["filesystem"] = mount.fstype

@@ -13,7 +13,7 @@ import signal
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -27,8 +27,10 @@ from fsmatrix.backends.journal.entries import read
 from fsmatrix.backends.journal.journal import Entry, refuse_foreign
 from fsmatrix.backends.system import mounts, packages, tools
 from fsmatrix.backends.testbed import daemons, process
-from fsmatrix.backends.testbed.home import Home, Kind, fresh_id
+from fsmatrix.backends.testbed.daemons import Daemon
+from fsmatrix.backends.testbed.home import Home, Kind, Recorded, fresh_id
 from fsmatrix.backends.testbed.steps import Step, Steps
+from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.process import boot_id
 
 LEFT = "left alone: "  # begins a sentence of what could not be undone
@@ -50,8 +52,8 @@ class BaseTestbed(ABC, Generic[OptionsT]):
     directory: str
     conf: str
     options: OptionsT
-    facts: dict[str, Any]
-    steps: tuple[dict[str, Any], ...] = ()
+    facts: JsonObject
+    steps: tuple[Step, ...] = ()
     _home: Home = field(repr=False, compare=False)
 
     # What each system says of its own
@@ -62,15 +64,15 @@ class BaseTestbed(ABC, Generic[OptionsT]):
         """Why there can be no such bed in this directory (empty: there can)."""
 
     @classmethod
-    def chosen(cls) -> dict[str, Any]:
+    def chosen(cls) -> dict[str, Json]:
         """Entries of bed.json that are known before anything is made."""
         return {}
 
     @classmethod
     @abstractmethod
     def bring_up(
-        cls, home: Home, options: OptionsT, identity: Mapping[str, Any], steps: Steps
-    ) -> dict[str, Any]:
+        cls, home: Home, options: OptionsT, identity: JsonObject, steps: Steps
+    ) -> dict[str, Json]:
         """Make it; returns the rest of bed.json, `facts` among them.
 
         `identity` has `id` (see `fresh_id`) and what was `chosen`.  Whatever is raised has what was
@@ -87,7 +89,7 @@ class BaseTestbed(ABC, Generic[OptionsT]):
         """
 
     @abstractmethod
-    def look(self, states: list[dict[str, Any]]) -> dict[str, Any]:
+    def look(self, states: Sequence[Daemon]) -> dict[str, Json]:
         """What the status says beside the daemons' states; `health` (empty: well) among it.
 
         It never hangs.
@@ -101,18 +103,19 @@ class BaseTestbed(ABC, Generic[OptionsT]):
         home = Home.at(directory, cls.kind)
         if home.exists():
             home.refuse_distrusted()
-        recorded = home.read() if home.exists() else {}
-        if not recorded:
+        recorded = home.read() if home.exists() else None
+        if recorded is None:
             raise BackendError(f"{home.folder} holds no {cls.kind.words}")
-        if not recorded.get("complete"):
+        if not recorded.complete:
             raise BackendError(f"{home.folder}: bringing this test bed up was interrupted: down")
         return cls._of(home, recorded)
 
     @classmethod
-    def _of(cls, home: Home, recorded: Mapping[str, Any]) -> Self:
-        own = {each.name: recorded[each.name] for each in fields(cls) if each.name in recorded}
-        own["options"] = cls.Options.model_validate(recorded["options"])
-        own["steps"] = tuple(recorded["steps"])
+    def _of(cls, home: Home, recorded: Recorded) -> Self:
+        names = {each.name for each in fields(cls)}
+        own: Any = {name: value for name, value in recorded.more.items() if name in names}
+        own |= {"facts": recorded.facts or {}, "steps": recorded.steps}
+        own["options"] = cls.Options.model_validate(recorded.options)
         return cls(**own, directory=str(home.folder), conf=str(home.conf), _home=home)
 
     @classmethod
@@ -139,7 +142,7 @@ class BaseTestbed(ABC, Generic[OptionsT]):
     def _up(cls, home: Home, options: OptionsT, steps: Steps) -> Self:
         home.make()
         with home.locked():
-            recorded: dict[str, Any] = {
+            recorded: dict[str, Json] = {
                 "complete": False,
                 "id": fresh_id(),
                 "made": time.time(),
@@ -194,7 +197,7 @@ class BaseTestbed(ABC, Generic[OptionsT]):
         return sentences if left_alone(sentences) else [*sentences, _remove(home)]
 
     @classmethod
-    def status(cls, directory: Path | str) -> dict[str, Any]:
+    def status(cls, directory: Path | str) -> dict[str, Json]:
         """How the bed is: its `state`, daemons, health, facts.
 
         The state is none, distrusted, interrupted, up or degraded.
@@ -206,22 +209,23 @@ class BaseTestbed(ABC, Generic[OptionsT]):
             return {"directory": str(home.folder), "state": "none"}
         if reason := home.distrust():
             return {"directory": str(home.folder), "state": "distrusted", "health": [reason]}
-        recorded = home.read()
-        state: dict[str, Any] = {
+        recorded, states = home.read(), daemons.states(home)
+        stored = recorded.document() if recorded else {}
+        state: dict[str, Json] = {
             "directory": str(home.folder),
             "conf": str(home.conf),
-            "daemons": daemons.states(home),
-            **{name: value for name, value in recorded.items() if name not in _UNTOLD},
+            "daemons": [daemon.document() for daemon in states],
+            **{name: value for name, value in stored.items() if name not in _UNTOLD},
         }
-        if not recorded.get("complete"):
+        if recorded is None or not recorded.complete:
             return {**state, "state": "interrupted"}
-        state |= cls._of(home, recorded).look(state["daemons"])
-        running = all(daemon["state"] == "running" for daemon in state["daemons"])
+        state |= cls._of(home, recorded).look(states)
+        running = all(daemon.state == "running" for daemon in states)
         return {**state, "state": "up" if running and not state["health"] else "degraded"}
 
     def pid(self, role: str) -> int:
         """The pid of a daemon, by its role in the bed's status."""
-        return int(daemons.entry_of(self._home, role).facts["pid"])
+        return process.pid_of(daemons.entry_of(self._home, role))
 
     # Faults, of a daemon by its role; BackendError if the bed has none of that name
 

@@ -7,13 +7,14 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.testbed import process
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.steps import Steps
+from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.evidence.values import JsonObject, inside, text, texts
 
 START_WITHIN = 60.0  # seconds; a bound for a machine under load, not a measure
 POLL = 0.01  # seconds
@@ -32,6 +33,18 @@ class Launch:
     private: str = ""  # what a shell does first, in mount and IPC namespaces of its own
     environment: Mapping[str, str] = field(default_factory=dict)  # beside the bare one
 
+    @classmethod
+    def of(cls, recorded: JsonObject) -> Launch:
+        """As `start` has journalled it."""
+        names = ("cgroup", "namespace", "host", "private")
+        environment = inside(recorded, "environment")
+        return cls(
+            text(recorded, "role"),
+            texts(recorded, "argv"),
+            **{name: text(recorded, name) for name in names if name in recorded},
+            environment={name: text(environment, name) for name in environment},
+        )
+
     @property
     def command(self) -> list[str]:
         """The command line that first enters cgroup and namespaces; the pid stays the same."""
@@ -47,6 +60,15 @@ class Launch:
             script = 'echo $$ > "$0" && exec "$@"'
             argv = ["sh", "-c", script, f"{self.cgroup}/cgroup.procs", *argv]
         return argv
+
+
+@dataclass(frozen=True, kw_only=True)
+class Daemon(Stored):
+    """A daemon as a status tells of it."""
+
+    role: str
+    pid: int | None
+    state: str  # running, stopped (SIGSTOP), gone
 
 
 def start(home: Home, launch: Launch) -> Entry:
@@ -132,10 +154,6 @@ def signal_daemon(home: Home, role: str, number: signal.Signals) -> None:
         raise BackendError(f"{home.folder}: {role} does not run")
 
 
-def _seen(home: Home, role: str) -> process.Seen | None:
-    return process.ours(process.proven(entry_of(home, role)))
-
-
 def stop(home: Home, role: str) -> None:
     """SIGSTOP, and wait until it stands still."""
     signal_daemon(home, role, signal.SIGSTOP)
@@ -159,17 +177,17 @@ def restart(home: Home, role: str) -> Entry:
     """Start a daemon again as it was started; one that still runs is killed first."""
     kill(home, role)
     old = entry_of(home, role)
-    launch: Mapping[str, Any] = old.facts["launch"]
-    entry = start(home, Launch(**{**launch, "argv": tuple(launch["argv"])}))
+    entry = start(home, Launch.of(inside(old.facts, "launch")))
     home.journal.end(old)
     return entry
 
 
-def states(home: Home) -> list[dict[str, Any]]:
-    """Each daemon: role, pid, and whether it is running, stopped (SIGSTOP) or gone."""
+def states(home: Home) -> list[Daemon]:
+    """Each daemon, by role."""
     daemons = []
     for entry in home.journal.pending("process"):
-        seen = process.ours(process.proven(entry))
+        recorded = process.proven(entry)
+        seen = process.ours(recorded)
         state = "gone" if seen is None else "stopped" if seen.state in "Tt" else "running"
-        daemons.append({"role": entry.facts["role"], "pid": entry.facts.get("pid"), "state": state})
-    return sorted(daemons, key=lambda daemon: str(daemon["role"]))
+        daemons.append(Daemon(role=recorded.role, pid=recorded.pid, state=state))
+    return sorted(daemons, key=lambda daemon: daemon.role)

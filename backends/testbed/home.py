@@ -6,17 +6,19 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.identity import FILE as IDENTITY
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.trusted import distrust
+from fsmatrix.backends.testbed.steps import Step
+from fsmatrix.results.evidence.stored import Stored, read
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.files import asides, trust
 
 _FILES = ("bed.json", "bed.json.new", "lock", "journal.jsonl", IDENTITY)  # of every bed
@@ -32,6 +34,17 @@ class Kind:
     files: tuple[str, ...] = ()  # that come later
     prefixes: tuple[str, ...] = ()  # of other entries that come later
     words: str = "test bed"  # what messages call it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded(Stored):
+    """What bed.json says.  `more`: what beds of one system have."""
+
+    complete: bool  # the bed came up
+    id: str  # of `fresh_id`
+    options: JsonObject
+    facts: JsonObject | None = None  # from here on of a bed that came up
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,19 +139,21 @@ class Home:
         finally:
             os.close(descriptor)
 
-    def write(self, facts: Mapping[str, Any]) -> None:
+    def write(self, facts: JsonObject) -> None:
         """Replace the bed's own file, whole."""
         text = json.dumps(facts, indent=1)
         aside = self.folder / "bed.json.new"
         asides.write_whole(self.folder / "bed.json", text.encode(), aside)
 
-    def read(self) -> dict[str, Any]:
-        """The bed's own file; {} if a crash came before it."""
+    def read(self) -> Recorded | None:
+        """The bed's own file; None if a crash came before it.  BackendError if it is damaged."""
+        file = self.folder / "bed.json"
         try:
-            facts = json.loads((self.folder / "bed.json").read_text())
+            return read(Recorded, json.loads(file.read_text()), "bed")
         except FileNotFoundError:
-            return {}
-        return facts if isinstance(facts, dict) else {}
+            return None
+        except (ValueError, RecursionError) as error:
+            raise BackendError(f"{file}: {error}") from error
 
 
 def fresh_id() -> str:

@@ -8,14 +8,14 @@ import select
 import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.entries import Entry
 from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.system import tools
+from fsmatrix.results.evidence.stored import Stored, StoredError, read
 from fsmatrix.results.process import stat
 
 GONE_WITHIN = 20.0  # seconds that a killed process gets to disappear
@@ -30,6 +30,18 @@ class Seen:
     start: int  # clock ticks after boot
     state: str  # R, S, D, T (stopped), Z...
     argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded(Stored):
+    """A process as it was journalled."""
+
+    role: str
+    argv: tuple[str, ...]  # how it was started; what it executed then is the end of that
+    after: int | None = None  # clock ticks after boot: it started no earlier
+    pid: int | None = None
+    start: int | None = None  # clock ticks after boot
+    store: str | None = None  # that it must carry in its environment
 
 
 def look(pid: int) -> Seen | None:
@@ -73,30 +85,40 @@ def spawn(argv: Sequence[str], log: Path, more: Mapping[str, str] | None = None)
     return seen or Seen(pid, 0, "Z", tuple(argv))
 
 
-def proven(entry: Entry) -> dict[str, Any]:
-    """Facts of an entry, with the store that its process must carry in its environment."""
-    return {**entry.facts, "store": entry.store}
+def proven(entry: Entry) -> Recorded:
+    """Of a journal's entry; BackendError if that tells of no process."""
+    try:
+        recorded = read(Recorded, entry.facts, f"{entry.journal}: entry {entry.id}: facts")
+    except StoredError as error:
+        raise BackendError(str(error)) from error
+    return replace(recorded, store=entry.store)
 
 
-def ours(facts: Mapping[str, Any]) -> Seen | None:
-    """The process that `facts` recorded, if it still runs and carries their `store`."""
-    seen = _recorded(facts)
-    if seen is None or "store" not in facts or seen.argv == ("",):  # its memory is gone already
+def pid_of(entry: Entry) -> int:
+    """That of a daemon which was started; BackendError if a crash came before it was known."""
+    if (pid := proven(entry).pid) is None:
+        raise BackendError(f"{entry.journal}: entry {entry.id}: facts.pid is missing")
+    return pid
+
+
+def ours(recorded: Recorded) -> Seen | None:
+    """The process, if it still runs and carries the `store`."""
+    seen = _running(recorded)
+    if seen is None or recorded.store is None or seen.argv == ("",):  # its memory is gone already
         return seen
-    return seen if carries(seen.pid, str(facts["store"])) else None
+    return seen if carries(seen.pid, recorded.store) else None
 
 
-def _recorded(facts: Mapping[str, Any]) -> Seen | None:
-    """The process that `facts` (pid, start, argv) recorded, if it still runs.
+def _running(recorded: Recorded) -> Seen | None:
+    """The process of that pid, start and command line, if it still runs.
 
-    argv is how it was started; what it executed afterwards is the end of that.  Facts
-    without a pid come from a crash just after the start: then it is looked for by its whole
+    One without a pid comes from a crash just after the start: then it is looked for by its whole
     command line, which holds the bed's own directory.
     """
-    argv = tuple(facts["argv"])
-    if "pid" in facts:
-        seen = look(int(facts["pid"]))
-        if seen is None or seen.start != int(facts["start"]):
+    argv = recorded.argv
+    if recorded.pid is not None:
+        seen = look(recorded.pid)
+        if seen is None or seen.start != recorded.start:
             return None
         if seen.state in "ZX":
             with contextlib.suppress(ChildProcessError):  # if it is our own child, reap it
@@ -104,10 +126,11 @@ def _recorded(facts: Mapping[str, Any]) -> Seen | None:
             return None
         exiting = seen.argv == ("",)  # its memory is gone already, it is not
         return seen if exiting or _tail(seen.argv, argv) else None
+    after = float("inf") if recorded.after is None else recorded.after
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(PermissionError):
             seen = look(int(folder.name))
-            if seen and seen.start >= int(facts["after"]) and _tail(seen.argv, argv):
+            if seen and seen.start >= after and _tail(seen.argv, argv):
                 return seen
     return None
 
@@ -117,27 +140,27 @@ def _tail(argv: tuple[str, ...], whole: tuple[str, ...]) -> bool:
     return len(argv) > 1 and whole[-len(argv) :] == argv
 
 
-def send(facts: Mapping[str, Any], number: signal.Signals) -> bool:
+def send(recorded: Recorded, number: signal.Signals) -> bool:
     """Signal a recorded process; False if it is gone."""
-    handle = _signalled(facts, number)
+    handle = _signalled(recorded, number)
     if handle is None:
         return False
     os.close(handle)
     return True
 
 
-def _signalled(facts: Mapping[str, Any], number: signal.Signals) -> int | None:
+def _signalled(recorded: Recorded, number: signal.Signals) -> int | None:
     """Signal it and return a handle of it (pidfd); None if it is gone.
 
     The handle is opened, then the process looked at again: safe against a pid used again.
     """
-    seen = ours(facts)
+    seen = ours(recorded)
     if seen is None:
         return None
     handle = None
     try:
         handle = os.pidfd_open(seen.pid)
-        if ours({**facts, "pid": seen.pid, "start": seen.start}) is not None:
+        if ours(replace(recorded, pid=seen.pid, start=seen.start)) is not None:
             signal.pidfd_send_signal(handle, number)
             return handle
     except ProcessLookupError:
@@ -147,28 +170,28 @@ def _signalled(facts: Mapping[str, Any], number: signal.Signals) -> int | None:
     return None
 
 
-def end(all_facts: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+def end(processes: Iterable[Recorded]) -> tuple[list[str], list[str]]:
     """Kill recorded processes and wait until they are gone, with all of their threads.
 
     Returns their roles: (killed, still there after GONE_WITHIN seconds).
     """
-    waiting: dict[int, Mapping[str, Any]] = {}
-    for facts in all_facts:
-        handle = _signalled(facts, signal.SIGKILL)
+    waiting: dict[int, Recorded] = {}
+    for recorded in processes:
+        handle = _signalled(recorded, signal.SIGKILL)
         if handle is not None:
-            waiting[handle] = facts
+            waiting[handle] = recorded
     killed, deadline = [], time.monotonic() + GONE_WITHIN
     try:
         while waiting and (left := deadline - time.monotonic()) > 0:
             for handle in select.select(list(waiting), [], [], left)[0]:
-                facts = waiting.pop(handle)
+                gone = waiting.pop(handle)
                 os.close(handle)
-                killed.append(str(facts["role"]))
-                ours(facts)  # reaps it if it is our own child
+                killed.append(gone.role)
+                ours(gone)  # reaps it if it is our own child
     finally:
         for handle in waiting:
             os.close(handle)
-    return killed, [str(facts["role"]) for facts in waiting.values()]
+    return killed, [recorded.role for recorded in waiting.values()]
 
 
 def clock_ticks() -> int:

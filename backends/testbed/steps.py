@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+
+from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.evidence.values import Json
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Stored):
     """One step; seconds.  `waited` is the part in which another program worked."""
 
     name: str
@@ -22,9 +24,9 @@ class Step:
         """What was neither: our own time."""
         return max(0.0, self.seconds - self.waited)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Json]:
         """Name and seconds of the step as plain values."""
-        return {**asdict(self), "own": self.own}
+        return {**self.document(), "own": self.own}
 
 
 class Steps:

@@ -6,12 +6,13 @@ import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fsmatrix.backends.pace import Pace
 from fsmatrix.backends.testbed.base import BaseTestbed
+from fsmatrix.results.evidence.values import Scalar
 
 _BITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 
@@ -71,7 +72,7 @@ class StorageTestbed(BaseTestbed[StorageOptionsT]):
 
     @classmethod
     @abstractmethod
-    def attributes(cls, options: StorageOptionsT) -> dict[str, Any]:
+    def attributes(cls, options: StorageOptionsT) -> dict[str, Scalar]:
         """Coordinates of the cluster that the options tell; "none" stands for what is not made."""
 
     @classmethod
@@ -89,6 +90,6 @@ class StorageTestbed(BaseTestbed[StorageOptionsT]):
         """What clients need in their environment to reach it."""
         return {}
 
-    def offer(self, what: str) -> Any:
+    def offer(self, what: str) -> str:
         """What a backend asks for by its `testbed_options`."""
-        return getattr(self, what)
+        return str(getattr(self, what))

@@ -14,7 +14,7 @@ def collect(
     directory: Annotated[
         Path, typer.Argument(help="A results directory.", autocompletion=completion.results)
     ],
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write.")] = None,
+    out: common.OutFile = None,
     as_json: common.Json = False,
 ) -> None:
     """Merge all runs of a directory into one file; list and leave out damaged files.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,16 +15,43 @@ from rich.table import Table
 
 from fsmatrix.cli import common, completion, terminal
 from fsmatrix.cli.common import print_json
-from fsmatrix.cli.questions import analyse
+from fsmatrix.cli.questions import analyse, options
 from fsmatrix.suite.campaign.problems import Origin, refuse
 from fsmatrix.suite.plan.as_json import plan_json
 
 if TYPE_CHECKING:
     from fsmatrix.analysis.questions.power import Power
+    from fsmatrix.suite.plan.order import Plot
     from fsmatrix.suite.plan.plan import Plan
 
 SHOWN_PLOTS = 12
 POWER = "What it can prove"
+
+Detect = Annotated[
+    str | None,
+    typer.Option(
+        "--detect",
+        help="How likely a difference of this size is to be proven: 10%.",
+        rich_help_panel=POWER,
+    ),
+]
+Cv = Annotated[
+    str | None,
+    typer.Option(
+        "--cv",
+        help="With --detect: how much values vary from block to block, such as 5%.",
+        rich_help_panel=POWER,
+    ),
+]
+Pilot = Annotated[
+    Path | None,
+    typer.Option(
+        "--pilot",
+        help="With --detect: take the variation from this earlier campaign.",
+        rich_help_panel=POWER,
+        autocompletion=completion.results,
+    ),
+]
 
 
 def plan(
@@ -43,31 +71,9 @@ def plan(
         ),
     ] = False,
     skip_unusable: common.SkipUnusable = False,
-    detect: Annotated[
-        str | None,
-        typer.Option(
-            "--detect",
-            help="How likely a difference of this size is to be proven: 10%.",
-            rich_help_panel=POWER,
-        ),
-    ] = None,
-    cv: Annotated[
-        str | None,
-        typer.Option(
-            "--cv",
-            help="With --detect: how much values vary from block to block, such as 5%.",
-            rich_help_panel=POWER,
-        ),
-    ] = None,
-    pilot: Annotated[
-        Path | None,
-        typer.Option(
-            "--pilot",
-            help="With --detect: take the variation from this earlier campaign.",
-            rich_help_panel=POWER,
-            autocompletion=completion.results,
-        ),
-    ] = None,
+    detect: Detect = None,
+    cv: Cv = None,
+    pilot: Pilot = None,
     as_json: common.Json = False,
 ) -> None:
     """Check a campaign and show its matrix, cases, order, estimated time and space.
@@ -83,22 +89,21 @@ def plan(
     asked = replace(common.request(sets, only, shard, seed, blocks), skip_unusable=skip_unusable)
     built = build_plan(campaign, asked, here=not elsewhere)
     proven = _power(built, size, spread, pilot) if detect is not None else None
-    data = plan_json(built)
     if as_json:
-        print_json(data | ({"power": proven.to_dict()} if proven else {}))
+        print_json(plan_json(built) | ({"power": proven.to_dict()} if proven else {}))
         return
-    out = terminal.console()
-    out.print(f"[bold]{escape(data['campaign'])}[/]  {escape(data['description'])}")
-    _matrix(out, data)
-    _size(out, data)
+    out, described = terminal.console(), built.settings.campaign
+    out.print(f"[bold]{escape(described.campaign)}[/]  {escape(described.description)}")
+    _matrix(out, built)
+    _size(out, built)
     for line in proven.says if proven else ():
         out.print(escape(line))
-    _order(out, data)
-    _fairness(out, data)
-    for warning in (*data["warnings"], *(() if elsewhere else _nodes(built))):
+    _order(out, list(built.plots()))
+    _fairness(out, built)
+    for warning in (*built.warnings, *(() if elsewhere else _nodes(built))):
         out.print(f"[yellow]note:[/] {escape(warning)}")
     if explain:
-        _explain(out, data)
+        _explain(out, built)
 
 
 def _asked(detect: str | None, cv: str | None, pilot: Path | None) -> tuple[float, float]:
@@ -112,7 +117,7 @@ def _asked(detect: str | None, cv: str | None, pilot: Path | None) -> tuple[floa
     if (cv is None) == (pilot is None):
         message = "needs the variation from block to block: give --cv 5% or --pilot DIR"
         raise refuse(Origin(f"--detect {detect}"), "", message)
-    return analyse.share("--detect", detect), 0.0 if cv is None else analyse.share("--cv", cv)
+    return options.share("--detect", detect), 0.0 if cv is None else options.share("--cv", cv)
 
 
 def _power(built: Plan, detect: float, cv: float, pilot: Path | None) -> Power:
@@ -143,15 +148,15 @@ def _nodes(built: Plan) -> tuple[str, ...]:
     return (f"run would be refused here, submit would not: {reason}",) if reason else ()
 
 
-def _matrix(out: Console, data: dict[str, Any]) -> None:
+def _matrix(out: Console, built: Plan) -> None:
     from fsmatrix.results.units import plural
 
-    targets = list(dict.fromkeys(cell["target"] for cell in data["matrix"]))
+    targets = list(dict.fromkeys(cell.target for cell in built.matrix.cells))
     table = Table(
         "workload", *map(escape, targets), title="workload x target", title_justify="left"
     )
-    entries = list(dict.fromkeys(cell["entry"] for cell in data["matrix"]))
-    cells = {(cell["entry"], cell["target"]): cell for cell in data["matrix"]}
+    entries = list(dict.fromkeys(cell.entry for cell in built.matrix.cells))
+    cells = {(cell.entry, cell.target): cell for cell in built.matrix.cells}
     for entry in entries:
         row = []
         for target in targets:
@@ -159,43 +164,42 @@ def _matrix(out: Console, data: dict[str, Any]) -> None:
                 row.append("[dim]excluded[/]")
                 continue
             cell = cells[entry, target]
-            text = plural(cell["cases"] - cell["impossible"], "case")
+            text = plural(cell.cases - cell.impossible, "case")
             row.append(
                 text
-                + "".join(f"\n[red]{escape(r)}[/]" for r in cell["reasons"])
-                + "".join(f"\n[dim]{escape(n)}[/]" for n in cell["notes"])
+                + "".join(f"\n[red]{escape(r)}[/]" for r in cell.reasons)
+                + "".join(f"\n[dim]{escape(n)}[/]" for n in cell.notes)
             )
         table.add_row(escape(entry), *row)
     out.print(table)
 
 
-def _size(out: Console, data: dict[str, Any]) -> None:
+def _size(out: Console, built: Plan) -> None:
     from fsmatrix.results.units import format_size, plural
+    from fsmatrix.suite.plan.estimate import deciding
     from fsmatrix.suite.run.forecast import spoken
 
-    cost = data["estimate"]
+    cost, repetitions = built.estimate, built.settings.campaign.repetitions
     out.print(
-        f"{plural(len(data['cases']), 'case')} x {plural(data['repetitions'], 'repetition')} = "
-        f"{plural(cost['runs'], 'run')} in {plural(cost['attachments'], 'attachment')}; "
-        f"seed {data['seed']}"
+        f"{plural(len(built.cases), 'case')} x {plural(repetitions, 'repetition')} = "
+        f"{plural(cost.runs, 'run')} in {plural(cost.attachments, 'attachment')}; "
+        f"seed {built.seed}"
     )
-    space = ", ".join(
-        f"{escape(name)} {format_size(size, 1)}" for name, size in cost["space"].items()
-    )
-    least = "at least " if data["timed"] else ""  # a fixed time writes what it can
+    space = ", ".join(f"{escape(name)} {format_size(size, 1)}" for name, size in cost.space.items())
+    least = "at least " if built.timed else ""  # a fixed time writes what it can
     out.print(
-        f"about {spoken(cost['seconds'])} (a guess until the first block has run), space {space}, "
-        f"{least}{format_size(cost['written'], 1)} written in all"
+        f"about {spoken(cost.seconds)} (a guess until the first block has run), space {space}, "
+        f"{least}{format_size(cost.written, 1)} written in all"
     )
-    if data["comparisons"]:
+    if built.comparisons:
         out.print(
-            f"{plural(data['comparisons'], 'comparison')} between targets: at least "
-            f"{data['deciding_repetitions']} blocks are needed to decide any of them at 5 %; "
-            "what is likely to be proven: --detect 10% --cv 5%"
+            f"{plural(built.comparisons, 'comparison')} between targets: at least "
+            f"{deciding()} blocks are needed to decide any of them at 5 %; "
+            "to see what is likely to be proven: --detect 10% --cv 5%"
         )
 
 
-def _order(out: Console, data: dict[str, Any]) -> None:
+def _order(out: Console, plots: Sequence[Plot]) -> None:
     table = Table(
         "block",
         "attachment",
@@ -207,38 +211,40 @@ def _order(out: Console, data: dict[str, Any]) -> None:
         title="order",
         title_justify="left",
     )
-    for plot in data["order"][:SHOWN_PLOTS]:
-        level = ", ".join(f"{k}={v}" for k, v in plot["level"].items())
+    for plot in plots[:SHOWN_PLOTS]:
+        level = ", ".join(f"{k}={v}" for k, v in plot.level.items())
         table.add_row(
-            str(plot["block"]),
-            plot["attachment"],
-            escape(plot["target"]),
+            str(plot.block),
+            plot.attachment,
+            escape(plot.target),
             escape(level),
-            str(plot["geometry"]["nodes"]),
-            str(len(plot["runs"])),
+            str(plot.geometry.nodes),
+            str(len(plot.runs)),
         )
     out.print(table)
-    if len(data["order"]) > SHOWN_PLOTS:
-        out.print(f"... and {len(data['order']) - SHOWN_PLOTS} more (--json has all)")
+    if len(plots) > SHOWN_PLOTS:
+        out.print(f"... and {len(plots) - SHOWN_PLOTS} more (--json has all)")
 
 
-def _fairness(out: Console, data: dict[str, Any]) -> None:
+def _fairness(out: Console, built: Plan) -> None:
     """Differences between the targets that are known before anything runs."""
-    facts = data["fairness"]["facts"] if data["fairness"] else []
-    apart = [fact["says"] for fact in facts if fact["judgement"] == "unequal"]
-    if apart:
+    from fsmatrix.suite.plan.fairness import fairness_of
+
+    fair = fairness_of(built)
+    apart = [fact.says for fact in fair.of("unequal")] if fair else []
+    if fair and apart:
         out.print(
-            f"compared fairly? {len(apart)} of {len(facts)} facts are known to differ "
+            f"compared fairly? {len(apart)} of {len(fair.facts)} facts are known to differ "
             "(docs/ceph-vs-daos.md):"
         )
     for sentence in apart:
         out.print(f"  {escape(sentence)}")
 
 
-def _explain(out: Console, data: dict[str, Any]) -> None:
+def _explain(out: Console, built: Plan) -> None:
     table = Table(box=None)
     for title in ("setting", "value", "set by"):
         table.add_column(title, overflow="fold")
-    for row in data["settings"]:
-        table.add_row(escape(row["key"]), escape(str(row["value"])), escape(row["origin"]))
+    for key, value, origin in built.explain():
+        table.add_row(escape(key), escape(str(value)), escape(origin))
     out.print(table)

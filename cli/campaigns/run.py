@@ -23,25 +23,32 @@ if TYPE_CHECKING:
 SOME_FAILED = 1
 INTERRUPTED = 130
 
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Continue with the runs that the directory does not have yet."),
+]
+Requeue = Annotated[
+    bool,
+    typer.Option("--requeue", help="In a batch job that nears its time limit: queue it again."),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Print the cluster commands of each attachment without running them."
+    ),
+]
+
 
 def run(
     campaign: common.CampaignToResume = None,
     out: common.Out = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume", help="Continue with the runs that the directory does not have yet."
-        ),
-    ] = False,
+    resume: Resume = False,
     retry_failed: common.RetryFailed = False,
     sets: common.Sets = None,
     only: common.Only = None,
     shard: common.Shard = "1/1",
     blocks: common.Blocks = None,
-    requeue: Annotated[
-        bool,
-        typer.Option("--requeue", help="In a batch job that nears its time limit: queue it again."),
-    ] = False,
+    requeue: Requeue = False,
     seed: common.Seed = None,
     skip_unusable: common.SkipUnusable = False,
     quiet: Annotated[
@@ -50,12 +57,7 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print every event as one line of JSON.")
     ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Print the cluster commands of each attachment without running them."
-        ),
-    ] = False,
+    dry_run: DryRun = False,
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Merge and write report.html at the end.")
     ] = True,
@@ -168,7 +170,7 @@ def _finish(out: Path, wanted: bool) -> Path | None:
     store = Store.open(out)
     if not any(store.ids()):
         return None  # stopped before the first run ended
-    common.calm()
+    common.limit_algebra_threads()
     return write_report(store.merge(), out / "report.html", place=str(out))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fsmatrix.cli import common, completion, terminal
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def _submission(directory: Path) -> Submission:
     return stored
 
 
-def as_data(state: Status) -> dict[str, Any]:
+def as_data(state: Status) -> dict[str, Json]:
     """A status as `--json` prints it."""
     return {
         "runs": {

@@ -63,14 +63,7 @@ def submit(
     if parallel is not None:
         changed.append(f"slurm.parallel={parallel}")
     plan, place = _plan(campaign, out, resume, changed, only, seed, here)
-    if nodes is not None and "nodes" in plan.settings.campaign.factors:
-        origin = plan.settings.origin("factors", "nodes")
-        raise refuse(
-            origin, "factors.nodes", f"varies the nodes; --nodes {nodes} is a single number"
-        )
-    if plan.agreements and here:
-        text = "; ".join(plan.agreements)
-        raise refuse(Origin(plan.source.file), "targets", f"must be agreed to first: {text}")
+    _check(plan, nodes, here)
     system = load(scheduler)
     if dry_run:
         _rehearse(plan, place, system, as_json)
@@ -116,6 +109,17 @@ def _plan(
     if there:
         asked = continued(place, asked)
     return build_plan(campaign, asked, here=here, choose_here=True), place
+
+
+def _check(plan: Plan, nodes: int | None, here: bool) -> None:
+    """Refuse --nodes where the campaign varies them, and what must be agreed to here."""
+    if nodes is not None and "nodes" in plan.settings.campaign.factors:
+        origin = plan.settings.origin("factors", "nodes")
+        message = f"varies the nodes; --nodes {nodes} is a single number"
+        raise refuse(origin, "factors.nodes", message)
+    if plan.agreements and here:
+        text = "; ".join(plan.agreements)
+        raise refuse(Origin(plan.source.file), "targets", f"must be agreed to first: {text}")
 
 
 def _rehearse(plan: Plan, out: Path, scheduler: Scheduler, as_json: bool) -> None:

@@ -6,14 +6,13 @@ import contextlib
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli import common, terminal
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -21,66 +20,12 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from fsmatrix.analysis.result import Result
-    from fsmatrix.analysis.units import Level, Unit
+    from fsmatrix.analysis.units import Unit
 
 PUBLISHED = "published:"
 ROW = 100  # characters that a row may take in a terminal that is narrower
 NARROW = 12  # to which a column of words is folded
 GAP = 2  # blanks between columns
-
-Files = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="FILES...",
-        help="Results directories, campaign.h5 files, or published:NAME.",
-        show_default=False,
-        autocompletion=completion.results,
-    ),
-]
-MetricName = Annotated[
-    str,
-    typer.Option(
-        "--metric", help="bandwidth, iops, latency_p99, ...", autocompletion=completion.metrics
-    ),
-]
-OwnMetric = Annotated[
-    str,
-    typer.Option(
-        "--metric",
-        help="bandwidth, iops, latency_p99, ...  Default: bandwidth; iops if no run has any.",
-        show_default=False,
-        autocompletion=completion.metrics,
-    ),
-]
-UnitName = Annotated[
-    str | None, typer.Option("--unit", help="Unit to show: MiB/s, Mb/s, ms, ... (as fits).")
-]
-Wheres = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--where",
-        help="Only runs of this level: pattern=seq-read (repeatable).",
-        autocompletion=completion.levels,
-    ),
-]
-Tolerance = Annotated[
-    str, typer.Option("--tolerance", help="Largest difference that does not matter: 5% or 0.05.")
-]
-Alpha = Annotated[
-    float, typer.Option("--alpha", help="Probability of any false claim over all cells.")
-]
-CorrectionName = Annotated[
-    str,
-    typer.Option("--correction", help="For many cells: max-t, holm, benjamini-hochberg or none."),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        "-o",
-        "--out",
-        help="Write a figure (.png, .svg or .pdf) or the table (.csv, .tex or .md).",
-    ),
-]
 
 
 @contextlib.contextmanager
@@ -108,7 +53,7 @@ def opened(files: Sequence[str]) -> xr.Dataset:
 
     if len(set(files)) < len(files):
         raise ValueError("the same file is given twice: it cannot be compared with itself")
-    common.calm()
+    common.limit_algebra_threads()
     datasets = [open_campaign(_path(name)) for name in files]
     if len(files) == 1:
         return datasets[0]
@@ -117,30 +62,6 @@ def opened(files: Sequence[str]) -> xr.Dataset:
 
 def _path(name: str) -> str | Path:
     return name if name.startswith(PUBLISHED) else common.campaign_file(Path(name))
-
-
-def levels(wheres: Sequence[str] | None) -> dict[str, Level]:
-    """--where factor=level as factor -> level; a number as a number, a size in bytes."""
-    from fsmatrix.analysis.units import wanted_level
-
-    chosen: dict[str, Level] = {}
-    for text in wheres or ():
-        name, equals, value = text.partition("=")
-        if not (name and equals and value):
-            raise refuse(Origin(f"--where {text}"), "", "must be factor=level")
-        chosen[name] = wanted_level(value)
-    return chosen
-
-
-def share(option: str, text: str) -> float:
-    """The share that `5%` or `0.05` stands for; other texts are refused."""
-    try:
-        value = float(text.rstrip("%").strip()) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 10:
-        raise refuse(Origin(f"{option} {text}"), "", "must be a share such as 5% or 0.05")
-    return value
 
 
 def unit(ds: xr.Dataset, metric: str, name: str | None) -> Unit | None:
@@ -190,9 +111,9 @@ def show(result: Result) -> None:
     """Sentences and table; what all rows share stands once above them."""
     from fsmatrix.analysis.draw.tables import text
 
-    say(result.says)
-    frame, shared = lifted(text(result.table()))
-    say([f"In all rows: {shared}."] if shared else [])
+    print_lines(result.says)
+    frame, shared = without_shared_columns(text(result.table()))
+    print_lines([f"In all rows: {shared}."] if shared else [])
     if not frame.columns.empty:
         words = [
             len({*frame[name]}) and frame[name].str.contains("[A-Za-z]").any()
@@ -211,7 +132,7 @@ def drawn(results: Sequence[Any], out: Path) -> None:
         terminal.echo(str(path), err=True)
 
 
-def say(sentences: Sequence[str]) -> None:
+def print_lines(sentences: Sequence[str]) -> None:
     """Print sentences, each on a line of its own."""
     console = terminal.console()
     for line in sentences:
@@ -274,7 +195,7 @@ def _folded(widths: Sequence[int], fold: int, room: int) -> list[int]:
     return folded
 
 
-def lifted(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+def without_shared_columns(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """(the table without columns that are empty or alike in all rows, what all rows share)."""
     from fsmatrix.analysis.units import MISSING
 

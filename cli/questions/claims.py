@@ -52,7 +52,7 @@ def claims(
     """
     from fsmatrix.analysis.studies.claims.claims import claims as tested
 
-    common.calm()
+    common.limit_algebra_threads()
     found_study = read_study(study)
     try:
         result = tested(_opened(results), found_study)
@@ -76,7 +76,7 @@ def claims(
 
 def _print_cells(claim: JudgedClaim) -> None:
     """A row for each cell of a claim."""
-    from fsmatrix.analysis.studies.claims.words import labels, number_of, whether
+    from fsmatrix.analysis.studies.claims.words import agreement, labels, number_of
 
     short = labels(claim)
     rows = [
@@ -85,7 +85,7 @@ def _print_cells(claim: JudgedClaim) -> None:
             number_of(cell.value),
             number_of(cell.low) if cell.decides else "",
             number_of(cell.high) if cell.decides else "",
-            whether(claim.claim, cell),
+            agreement(claim.claim, cell),
         ]
         for cell in claim.scope.cells
     ]

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsmatrix.cli import common, completion
-from fsmatrix.cli.questions import acceptance, analyse
-from fsmatrix.cli.questions.compare import corrected
+from fsmatrix.cli import common
+from fsmatrix.cli.questions import acceptance, analyse, options
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from fsmatrix.analysis.acceptance.conditions import Condition
+    from fsmatrix.analysis.acceptance.history import Order
+    from fsmatrix.analysis.acceptance.judged import Acceptance
+    from fsmatrix.analysis.acceptance.result import History
+    from fsmatrix.analysis.comparison.options import VerdictOptions
 
 
 def history(
-    files: analyse.Files,
-    metric: analyse.MetricName = "bandwidth",
+    files: options.Files,
+    metric: options.MetricName = "bandwidth",
     by: Annotated[
-        str,
-        typer.Option(
-            "--by",
-            help="The factor whose levels are the lines of a panel.",
-            autocompletion=completion.factors,
-        ),
+        str, options.factor("--by", "The factor whose levels are the lines of a panel.")
     ] = "target",
     as_given: Annotated[
         bool, typer.Option("--as-given", help="Keep the order of FILES; do not sort by start time.")
     ] = False,
-    unit: analyse.UnitName = None,
-    tolerance: analyse.Tolerance = "5%",
-    alpha: analyse.Alpha = 0.05,
-    correction: analyse.CorrectionName = "holm",
-    where: analyse.Wheres = None,
+    unit: options.UnitName = None,
+    tolerance: options.Tolerance = "5%",
+    alpha: options.Alpha = 0.05,
+    correction: options.CorrectionName = "holm",
+    where: options.Wheres = None,
     fail_if: acceptance.FailIf = None,
     allow: acceptance.Allow = None,
-    out: analyse.Out = None,
+    out: options.Out = None,
     as_json: common.Json = False,
 ) -> None:
     """Follow medians over campaigns: where they jump, and what else changed there.
@@ -43,37 +47,47 @@ def history(
 
     Example: fsmatrix history old.h5 new.h5 newest.h5 --fail-if 'slower > 10 %'
     """
-    from fsmatrix.analysis.acceptance.acceptance import acceptance as acceptance_of
     from fsmatrix.analysis.acceptance.history import history as analysis
-    from fsmatrix.analysis.comparison.options import ComparisonOptions, VerdictOptions
+    from fsmatrix.analysis.comparison.options import VerdictOptions
 
     analyse.picture(out)
-    conditions, method = acceptance.conditions(fail_if, allow), corrected(correction)
-    levels, share = analyse.levels(where), analyse.share("--tolerance", tolerance)
+    conditions, method = acceptance.conditions(fail_if, allow), options.corrected(correction)
+    levels, share = options.levels(where), options.share("--tolerance", tolerance)
+    order: Order = "given" if as_given else "time"
     with analyse.bad_input(files):
         ds = analyse.opened(files)
-        options = VerdictOptions(levels, unit, share, alpha, method)
-        result = analysis(ds, metric, by=by, order="given" if as_given else "time", options=options)
-        tested = None
-        if conditions:
-            names = [campaign.name for campaign in result.campaigns[-2:]]
-            tested = acceptance_of(
-                ds,
-                names[0],
-                metric,
-                only=names[1:],
-                conditions=conditions,
-                allow=allow or (),
-                options=ComparisonOptions(levels, None, share, alpha, method),
-            )
+        chosen = VerdictOptions(levels, unit, share, alpha, method)
+        result = analysis(ds, metric, by=by, order=order, options=chosen)
+        tested = _newest(ds, result, metric, conditions, allow or (), chosen)
     if as_json:
         verdict = {"acceptance": tested.to_dict()} if tested else {}
         common.print_json(result.to_dict() | verdict)
     else:
         if tested:
-            analyse.say([*tested.says, ""])
+            analyse.print_lines([*tested.says, ""])
         analyse.show(result)
     if out:
         analyse.drawn([result], out)
     if tested and not tested.passed:
         raise typer.Exit(acceptance.FAILED)
+
+
+def _newest(
+    ds: xr.Dataset,
+    result: History,
+    metric: str,
+    conditions: Sequence[Condition],
+    allow: Sequence[str],
+    chosen: VerdictOptions,
+) -> Acceptance | None:
+    """The newest campaign judged against the one before it; None without a condition."""
+    from fsmatrix.analysis.acceptance.acceptance import acceptance as acceptance_of
+    from fsmatrix.analysis.comparison.options import ComparisonOptions
+
+    if not conditions:
+        return None
+    old, new = (campaign.name for campaign in result.campaigns[-2:])
+    same = ComparisonOptions(chosen.where, None, chosen.tolerance, chosen.alpha, chosen.correction)
+    return acceptance_of(
+        ds, old, metric, only=[new], conditions=conditions, allow=allow, options=same
+    )

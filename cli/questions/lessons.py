@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from fsmatrix.cli import common
-from fsmatrix.cli.questions import analyse
+from fsmatrix.cli.questions import analyse, options
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 
 def lessons(
-    files: analyse.Files,
+    files: options.Files,
     latency: Annotated[
         str | None,
         typer.Option(
@@ -23,12 +23,9 @@ def lessons(
         str | None,
         typer.Option("--bandwidth", help="Storage nodes must reach: 500MB/s, 4Gb/s (bits)."),
     ] = None,
-    tolerance: Annotated[
-        str,
-        typer.Option("--tolerance", help="Largest difference that does not matter: 5% or 0.05."),
-    ] = "5%",
-    where: analyse.Wheres = None,
-    out: analyse.Out = None,
+    tolerance: options.Tolerance = "5%",
+    where: options.Wheres = None,
+    out: options.Out = None,
     as_json: common.Json = False,
 ) -> None:
     """Which target suits which pattern, best chunk sizes, and where growth ends.
@@ -43,7 +40,7 @@ def lessons(
     from fsmatrix.results.units import UnitError
 
     analyse.picture(out)
-    only, share = analyse.levels(where), analyse.share("--tolerance", tolerance)
+    only, share = options.levels(where), options.share("--tolerance", tolerance)
     try:
         bound = bound_of(latency) if latency is not None else None
     except UnitError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
 
 from fsmatrix.cli import common
-from fsmatrix.cli.questions import analyse
+from fsmatrix.cli.questions import analyse, options
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,21 +24,21 @@ class Ask(Protocol):
     def __call__(self, ds: xr.Dataset, where: dict[str, Level], /) -> Result: ...
 
 
-def question(options: Callable[..., Ask]) -> Callable[..., None]:
+def question(ask_with: Callable[..., Ask]) -> Callable[..., None]:
     """A command of what a question's options come to.
 
-    `options` has the question's own; FILES before them (which it may take too), and --where, --out
+    `ask_with` has the question's own; FILES before them (which it may take too), and --where, --out
     and --json after them, are the same for every question.
     """
-    hints = get_type_hints(options, include_extras=True)
+    hints = get_type_hints(ask_with, include_extras=True)
     own = [
         parameter.replace(annotation=hints[name])
-        for name, parameter in inspect.signature(options).parameters.items()
+        for name, parameter in inspect.signature(ask_with).parameters.items()
     ]
     shared = inspect.signature(_shared, eval_str=True).parameters
     takes_files = "files" in hints
 
-    @functools.wraps(options)
+    @functools.wraps(ask_with)
     def command(
         files: list[str],
         where: list[str] | None,
@@ -46,8 +46,8 @@ def question(options: Callable[..., Ask]) -> Callable[..., None]:
         as_json: bool,
         **values: Any,
     ) -> None:
-        ask = options(**values, **({"files": files} if takes_files else {}))
-        analyse.answer(files, out, as_json, lambda ds: ask(ds, analyse.levels(where)))
+        ask = ask_with(**values, **({"files": files} if takes_files else {}))
+        analyse.answer(files, out, as_json, lambda ds: ask(ds, options.levels(where)))
 
     first, *last = shared.values()
     parameters = [first, *(p for p in own if p.name != "files"), *last]
@@ -57,9 +57,9 @@ def question(options: Callable[..., Ask]) -> Callable[..., None]:
 
 
 def _shared(
-    files: analyse.Files,
-    where: analyse.Wheres = None,
-    out: analyse.Out = None,
+    files: options.Files,
+    where: options.Wheres = None,
+    out: options.Out = None,
     as_json: common.Json = False,
 ) -> None:
     """The parameters that every question has."""

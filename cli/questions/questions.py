@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fsmatrix.cli import common, completion
-from fsmatrix.cli.questions import analyse, studies
+from fsmatrix.cli.questions import analyse, options, studies
 from fsmatrix.cli.questions.question import Ask, question
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
@@ -20,16 +20,11 @@ if TYPE_CHECKING:
 
 
 def fairness(
-    files: analyse.Files,
+    files: options.Files,
     targets: Annotated[
-        str | None,
-        typer.Option(
-            "--targets",
-            help="Only these: xfs,ext4.  Default: all.",
-            autocompletion=completion.sides,
-        ),
+        str | None, options.side("--targets", "Only these: xfs,ext4.  Default: all.")
     ] = None,
-    out: analyse.Out = None,
+    out: options.Out = None,
     as_json: common.Json = False,
 ) -> None:
     """Are the targets compared fairly?  The facts about each, side by side.
@@ -47,14 +42,10 @@ def fairness(
 
 @question
 def effects(
-    metric: analyse.OwnMetric = "",
+    metric: options.OwnMetric = "",
     factor: Annotated[
         list[str] | None,
-        typer.Option(
-            "--factor",
-            help="Only this factor (repeatable).  Default: all that vary.",
-            autocompletion=completion.factors,
-        ),
+        options.factor("--factor", "Only this factor (repeatable).  Default: all that vary."),
     ] = None,
     order: Annotated[
         int, typer.Option("--order", help="Largest number of factors in one interaction: 1 to 3.")
@@ -72,23 +63,14 @@ def effects(
 @question
 def curves(
     along: Annotated[
-        str,
-        typer.Option(
-            "--along",
-            help="A numeric factor: processes, page_size, warehouses...",
-            autocompletion=completion.factors,
-        ),
+        str, options.factor("--along", "A numeric factor: processes, page_size, warehouses...")
     ],
-    metric: analyse.MetricName = "bandwidth",
+    metric: options.MetricName = "bandwidth",
     panel: Annotated[
         list[str] | None,
-        typer.Option(
-            "--panel",
-            help="Draw one panel for each level of this factor (repeatable).",
-            autocompletion=completion.factors,
-        ),
+        options.factor("--panel", "Draw one panel for each level of this factor (repeatable)."),
     ] = None,
-    unit: analyse.UnitName = None,
+    unit: options.UnitName = None,
 ) -> Ask:
     """A metric over a numeric factor, one line per combination of the other factors.
 
@@ -112,7 +94,7 @@ def curves(
 
 
 def predict(
-    files: analyse.Files,
+    files: options.Files,
     chunk: Annotated[
         list[str] | None,
         typer.Option("--chunk", help="A chunk size, tested or not: 2MiB (repeatable)."),
@@ -125,10 +107,10 @@ def predict(
             autocompletion=completion.results,
         ),
     ] = None,
-    metric: analyse.MetricName = "bandwidth",
-    unit: analyse.UnitName = None,
-    where: analyse.Wheres = None,
-    out: analyse.Out = None,
+    metric: options.MetricName = "bandwidth",
+    unit: options.UnitName = None,
+    where: options.Wheres = None,
+    out: options.Out = None,
     as_json: common.Json = False,
 ) -> None:
     """Predict untested chunk sizes, or check another campaign for faults.
@@ -147,7 +129,7 @@ def predict(
     with analyse.bad_input([*files, *([measured] if measured else [])]):
         ds = analyse.opened(files)
         shown = analyse.unit(ds, metric, unit)
-        fitted = models(ds, metric, None, where=analyse.levels(where), unit=shown)
+        fitted = models(ds, metric, None, where=options.levels(where), unit=shown)
         result = faults(fitted, analyse.opened([measured])) if measured else analysis(fitted, sizes)
     analyse.deliver(result, out, as_json)
 
@@ -165,31 +147,13 @@ def cpu() -> Ask:
 
 @question
 def speedup(
-    of: Annotated[
-        str,
-        typer.Option(
-            "--of", help="The level that should be faster.", autocompletion=completion.sides
-        ),
-    ],
-    over: Annotated[
-        str,
-        typer.Option(
-            "--over", help="The level that it is compared with.", autocompletion=completion.sides
-        ),
-    ],
-    by: Annotated[
-        str,
-        typer.Option("--by", help="The factor of both levels.", autocompletion=completion.factors),
-    ] = "target",
+    of: Annotated[str, options.side("--of", "The level that should be faster.")],
+    over: Annotated[str, options.side("--over", "The level that it is compared with.")],
+    by: Annotated[str, options.factor("--by", "The factor of both levels.")] = "target",
     along: Annotated[
-        str,
-        typer.Option(
-            "--along",
-            help="The numeric factor that the ratio may depend on.",
-            autocompletion=completion.factors,
-        ),
+        str, options.factor("--along", "The numeric factor that the ratio may depend on.")
     ] = "memory",
-    metric: analyse.MetricName = "bandwidth",
+    metric: options.MetricName = "bandwidth",
 ) -> Ask:
     """Ratio of one level to another, over a third factor: speed-up with less memory.
 
@@ -199,21 +163,12 @@ def speedup(
     from fsmatrix.analysis.questions.speedup import speedup as analysis
 
     return lambda ds, where: analysis(
-        ds,
-        of,
-        over,
-        metric,
-        along=(along,),
-        by=by,
-        options=ComparisonOptions(where=where),
+        ds, of, over, metric, along=(along,), by=by, options=ComparisonOptions(where=where)
     )
 
 
 @question
-def traffic(
-    files: analyse.Files,
-    unit: analyse.UnitName = None,
-) -> Ask:
+def traffic(files: options.Files, unit: options.UnitName = None) -> Ask:
     """Network traffic of the clients over time, with a panel for each chunk size.
 
     Example: fsmatrix traffic out --where processes_per_node=16 --out figure10.pdf
@@ -221,17 +176,13 @@ def traffic(
     from fsmatrix.analysis.questions.bottleneck.traffic import traffic as analysis
 
     if len(files) != 1 or not Path(files[0]).is_dir():
-        raise refuse(
-            Origin(" ".join(files)),
-            "",
-            "must be one results directory: series of "
-            "counters are in its run files, not in the campaign file",
+        message = (
+            "must be one results directory: series of counters are in its run files, "
+            "not in the campaign file"
         )
+        raise refuse(Origin(" ".join(files)), "", message)
     return lambda ds, where: analysis(
-        ds,
-        Path(files[0]),
-        where=where,
-        unit=analyse.unit(ds, "bandwidth", unit),
+        ds, Path(files[0]), where=where, unit=analyse.unit(ds, "bandwidth", unit)
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 import typer
 
 from fsmatrix.cli import completion
-from fsmatrix.cli.questions import analyse
+from fsmatrix.cli.questions import analyse, options
 from fsmatrix.cli.questions.question import Ask, question
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
@@ -23,10 +23,7 @@ Coding = Literal["raw", "log2"]
 
 
 @question
-def bars(
-    metric: analyse.MetricName = "bandwidth",
-    unit: analyse.UnitName = None,
-) -> Ask:
+def bars(metric: options.MetricName = "bandwidth", unit: options.UnitName = None) -> Ask:
     """Medians by interface, pattern, chunk size and processes, with intervals.
 
     Example: fsmatrix bars out --metric iops --where storage_nodes=2 --out figure2.pdf
@@ -37,10 +34,7 @@ def bars(
 
 
 @question
-def scalability(
-    metric: analyse.MetricName = "bandwidth",
-    unit: analyse.UnitName = None,
-) -> Ask:
+def scalability(metric: options.MetricName = "bandwidth", unit: options.UnitName = None) -> Ask:
     """Growth over storage nodes: speed-up, efficiency and scalability laws.
 
     Example: fsmatrix scalability out --where pattern=seq-read --out figure7.pdf
@@ -62,8 +56,8 @@ def _of_one_metric(analysis: Callable[..., Result], metric: str, unit: str | Non
 
 @question
 def models(
-    metric: analyse.MetricName = "bandwidth",
-    unit: analyse.UnitName = None,
+    metric: options.MetricName = "bandwidth",
+    unit: options.UnitName = None,
     hold_out: Annotated[
         str, typer.Option("--hold-out", help="Chunk size to leave out and predict, or none.")
     ] = "1MiB",
@@ -102,23 +96,20 @@ def correlation(
     if coding not in get_args(Coding):
         raise refuse(Origin(f"--coding {coding}"), "", "raw or log2")
     return lambda ds, where: analysis(
-        ds,
-        coding=cast(Coding, coding),
-        metrics=metric or PAPER_METRICS,
-        where=where,
+        ds, coding=cast(Coding, coding), metrics=metric or PAPER_METRICS, where=where
     )
 
 
 @question
 def bottleneck(
-    files: analyse.Files,
+    files: options.Files,
     limit: Annotated[
         list[str] | None,
         typer.Option(
             "--limit", help="network=1.25GB or device=500MB, in bytes per second (repeatable)."
         ),
     ] = None,
-    unit: analyse.UnitName = None,
+    unit: options.UnitName = None,
 ) -> Ask:
     """Where bandwidth stops growing, and which resource is at its limit there.
 
@@ -138,10 +129,7 @@ def bottleneck(
 
 
 @question
-def variability(
-    metric: analyse.OwnMetric = "",
-    unit: analyse.UnitName = None,
-) -> Ask:
+def variability(metric: options.OwnMetric = "", unit: options.UnitName = None) -> Ask:
     """How runs vary: spread, differing attachments, modes, drift and warm-up.
 
     Example: fsmatrix variability out --metric latency_p99 --out spread.png
@@ -163,13 +151,13 @@ def tails(
     """
     from fsmatrix.analysis.questions.tails.tails import tails as analysis
 
-    share = analyse.share("--quantile", quantile)
+    share = options.share("--quantile", quantile)
     return lambda ds, where: analysis(ds, share, where=where)
 
 
 @question
 def repetitions(
-    metric: analyse.OwnMetric = "",
+    metric: options.OwnMetric = "",
     half_width: Annotated[
         str, typer.Option("--half-width", help="Wanted precision of the median: +- 5% or 0.05.")
     ] = "5%",
@@ -180,13 +168,13 @@ def repetitions(
     """
     from fsmatrix.analysis.questions.variability import variability as analysis
 
-    share = analyse.share("--half-width", half_width)
+    share = options.share("--half-width", half_width)
     return lambda ds, where: analysis(ds, metric, "repetitions", half_width=share, where=where)
 
 
 def number(text: str) -> float:
     """The value of name=value as a number or a size."""
-    value = next(iter(analyse.levels([text]).values()))
+    value = next(iter(options.levels([text]).values()))
     if isinstance(value, str):
         raise refuse(Origin(text), "", "must be name=number, such as network=1.25GB")
     return float(value)

@@ -98,12 +98,12 @@ def _show(result: Io500Study) -> None:
     from fsmatrix.analysis.studies.io500.grids import grids
     from fsmatrix.analysis.studies.io500.words import ENOUGH
 
-    analyse.say(result.says)
+    analyse.print_lines(result.says)
     few = sum(row.submissions < ENOUGH for row in result.families)
     for grid in grids(result, ENOUGH if few < len(result.families) else 1, ranges=False):
-        analyse.say(["", grid.title])
+        analyse.print_lines(["", grid.title])
         analyse.grid(grid.columns, grid.lines, 1)
     if 0 < few < len(result.families):
-        analyse.say(
+        analyse.print_lines(
             ["", f"{few} families with fewer than {ENOUGH} submissions: see --out or --json."]
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -54,15 +56,25 @@ def bundle(
     from fsmatrix.results.sharing.bundle import bundle as make
 
     target = out or Path(_default(Store.open(results), anonymise))
-    console = terminal.console(stderr=True)
+    with _bars(as_json) as tell:
+        written = make(results, target, Options(anonymise, runs), tell)
+    if as_json:
+        common.print_json(asdict(written))
+    else:
+        _say(written)
+
+
+@contextmanager
+def _bars(disabled: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for each part; calls (part, done, total) move it."""
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=console,
+        console=terminal.console(stderr=True),
         transient=True,
-        disable=as_json,
+        disable=disabled,
     ) as progress:
         tasks = {}
 
@@ -71,11 +83,7 @@ def bundle(
                 tasks[what] = progress.add_task(what)
             progress.update(tasks[what], completed=done, total=total)
 
-        written = make(results, target, Options(anonymise, runs), tell)
-    if as_json:
-        common.print_json(asdict(written))
-    else:
-        _say(written)
+        yield tell
 
 
 def _default(store: Store, anonymise: bool) -> str:

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from fsmatrix.cli import common, completion, terminal
-from fsmatrix.cli.questions import analyse
+from fsmatrix.cli.questions import analyse, options
 
 if TYPE_CHECKING:
     from fsmatrix.analysis.questions.findings import FindingGroup, Findings
@@ -18,7 +18,7 @@ MOST_CELLS, MOST_RUNS, MOST_MESSAGES = 4, 2, 2  # shown, unless --audit asks for
 
 
 def findings(
-    files: analyse.Files,
+    files: options.Files,
     audit: Annotated[
         list[str] | None,
         typer.Option(
@@ -27,8 +27,8 @@ def findings(
             autocompletion=completion.audits,
         ),
     ] = None,
-    where: analyse.Wheres = None,
-    out: analyse.Out = None,
+    where: options.Wheres = None,
+    out: options.Out = None,
     as_json: common.Json = False,
 ) -> None:
     """Show what the audits found, by severity and audit, with the cells and runs.
@@ -43,7 +43,7 @@ def findings(
 
     analyse.picture(out)
     with analyse.bad_input(files):
-        result = analysis(analyse.opened(files), where=analyse.levels(where), audits=audit or ())
+        result = analysis(analyse.opened(files), where=options.levels(where), audits=audit or ())
         if as_json:
             common.print_json(result.to_dict())
         else:
@@ -53,13 +53,13 @@ def findings(
 
 
 def _print(result: Findings, whole: bool) -> None:
-    analyse.say(result.says)
+    analyse.print_lines(result.says)
     console = terminal.console()
     for group in result.groups:
         head = Text(f"\n{group.severity}", style=STYLE.get(group.severity, ""))
         head.append(f" {group.audit}: {_counted(group, result)}", style="default")
         console.print(head, soft_wrap=True)
-        analyse.say([f"  {line}" for line in _lines(group, whole)])
+        analyse.print_lines([f"  {line}" for line in _lines(group, whole)])
 
 
 def _counted(group: FindingGroup, result: Findings) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fsmatrix.cli import common, terminal
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def import_(
         raise typer.Exit(SOME_LEFT_OUT)
 
 
-def _told(outcome: Outcome, out: Path, dry: bool) -> dict[str, Any]:
+def _told(outcome: Outcome, out: Path, dry: bool) -> dict[str, Json]:
     def listed(pairs: list[tuple[str, str]], key: str) -> list[dict[str, str]]:
         return [{"path": path, key: text} for path, text in pairs]
 

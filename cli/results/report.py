@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,44 +19,39 @@ if TYPE_CHECKING:
 PAPERS = "For papers"
 
 
+def _paper(name: str, text: str, metavar: str | None = None) -> Any:
+    """An option for those who write a paper; `text`: its help."""
+    return typer.Option(name, metavar=metavar, rich_help_panel=PAPERS, help=text)
+
+
 def report(
     results: common.Results,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write.")] = None,
+    out: common.OutFile = None,
     reference: Annotated[
         bool, typer.Option("--reference", help="Compare targets declared as references too.")
     ] = False,
     study: Annotated[
         list[str] | None,
-        typer.Option("--study", help="Judge a study's claims too: name or YAML file (repeatable).",
-                     autocompletion=completion.studies),
+        typer.Option(
+            "--study",
+            help="Judge a study's claims too: name or YAML file (repeatable).",
+            autocompletion=completion.studies,
+        ),
     ] = None,
     figures: Annotated[
         Path | None,
-        typer.Option(
-            "--figures",
-            metavar="DIR",
-            rich_help_panel=PAPERS,
-            help="Write every figure that the data allows into DIR.",
-        ),
+        _paper("--figures", "Write every figure that the data allows into DIR.", "DIR"),
     ] = None,
     figure_format: Annotated[
-        str, typer.Option("--figure-format", rich_help_panel=PAPERS, help="Any of pdf, svg, png.")
+        str, _paper("--figure-format", "Any of pdf, svg, png.")
     ] = "pdf,svg,png",
     tables: Annotated[
-        Path | None,
-        typer.Option(
-            "--tables",
-            metavar="DIR",
-            rich_help_panel=PAPERS,
-            help="Write the tables of the same results into DIR.",
-        ),
+        Path | None, _paper("--tables", "Write the tables of the same results into DIR.", "DIR")
     ] = None,
     table_format: Annotated[
-        str,
-        typer.Option("--table-format", rich_help_panel=PAPERS,
-                     help="Any of csv, tex (booktabs), md."),
+        str, _paper("--table-format", "Any of csv, tex (booktabs), md.")
     ] = "csv,tex,md",
-) -> None:  # fmt: skip
+) -> None:
     """Write the report of a campaign; --figures and --tables write files for papers.
 
     Example: fsmatrix report out -o report.html
@@ -70,7 +65,7 @@ def report(
     drawn = _wanted("figure", figures, figure_format, pictures.FORMATS)
     tabled = _wanted("table", tables, table_format, tablefiles.FORMATS)
     studies = [read_study(name) for name in study or ()]
-    common.calm()
+    common.limit_algebra_threads()
     merged = common.campaign_file(results)
     folder = results if results.is_dir() else results.parent
     with analyse.bad_input([str(results)]):

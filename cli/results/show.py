@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.measure import Measurement
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from fsmatrix.cli import common, completion, terminal
 from fsmatrix.cli.questions import analyse
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
@@ -95,7 +96,7 @@ def _standings(dataset: xr.Dataset, summary: Summary) -> tuple[Standings | None,
     return (standings(dataset, summary, compared) if compared else None), refused
 
 
-def _where(standings: Standings | None, cell: Cell) -> dict[str, Any]:
+def _where(standings: Standings | None, cell: Cell) -> dict[str, Json]:
     """What `--json` says of a cell beside its medians."""
     standing = standings.of(cell) if standings else None
     return standing.to_dict() if standing else {}
@@ -114,4 +115,4 @@ def _first_screen(console: Console, dataset: xr.Dataset, summary: Summary, place
         console.width = max(console.width, WIDTH)  # rich prints no wider than its console
         for part in standing(standings, campaign_json(dataset), place):
             console.print(part, width=None if console.is_terminal else WIDTH, crop=False)
-        analyse.say(fairness(dataset, summary=summary).short(place or "FILE"))
+        analyse.print_lines(fairness(dataset, summary=summary).short(place or "FILE"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +13,7 @@ from rich.table import Table
 from fsmatrix.cli import common, terminal
 from fsmatrix.cli.testbeds import testbed_up
 from fsmatrix.cli.testbeds.testbed_up import DEFAULTS
+from fsmatrix.results.evidence.values import JsonObject, inside, objects, text, texts
 
 NOT_AS_ASKED = 1  # status of `status` (not up) and of `down` (something was left alone)
 # each has up, status and down
@@ -34,7 +34,7 @@ Directory = Annotated[
     typer.Option(
         "--directory",
         "-d",
-        help="The bed's directory. Default: the directories that `up` uses by default "
+        help="The test bed's directory. Default: the directories that `up` uses by default "
         f"({', '.join(map(str, DEFAULTS.values()))}).",
     ),
 ]
@@ -46,7 +46,7 @@ def status(directory: Directory = None, as_json: common.Json = False) -> None:
 
     Status 1: one of them is not up, or there is none.
 
-    With --directory, --json gives the facts of that bed, otherwise {"beds": [...]}.
+    With --directory, --json gives the facts of that test bed, otherwise {"beds": [...]}.
 
     Example: fsmatrix testbed status --json
     """
@@ -66,7 +66,7 @@ def down(directory: Directory = None, as_json: common.Json = False) -> None:
     """Take test beds down, even after a crash: all that they made, and nothing else.
 
     It can be repeated at any time.  Status 1: something was left alone; the output says why.
-    With --directory, --json describes that bed, otherwise {"beds": [...]}.
+    With --directory, --json describes that test bed, otherwise {"beds": [...]}.
 
     Example: fsmatrix testbed down --directory /var/tmp/fsmatrix-testbed
     """
@@ -93,9 +93,9 @@ def _system(name: str) -> Any:
     return importlib.import_module(_MODULES[name])
 
 
-def _found(directory: Path) -> Mapping[str, Any]:
-    """Facts of the bed in a directory, whichever system it is."""
-    none: Mapping[str, Any] = {}
+def _found(directory: Path) -> JsonObject:
+    """Facts of the test bed in a directory, whichever system it is."""
+    none: JsonObject = {}
     for name in _MODULES:
         facts = _system(name).status(directory)
         if facts["state"] != "none":
@@ -104,20 +104,20 @@ def _found(directory: Path) -> Mapping[str, Any]:
     return none
 
 
-def _say_status(console: Console, facts: Mapping[str, Any]) -> None:
+def _say_status(console: Console, facts: JsonObject) -> None:
     words = {
         "none": "no test bed",
         "distrusted": "not looked at",
         "interrupted": "interrupted while it came up: take it down",
     }
-    state = words.get(facts["state"], facts["state"])
+    state = words.get(state := text(facts, "state"), state)
     system = f" ({facts['system']})" if "system" in facts else ""
     terminal.line(console, f"{facts['directory']}{system}: {state}")
     table = Table("daemon", "pid", "state", box=None)
-    for daemon in facts.get("daemons", []):
-        table.add_row(daemon["role"], str(daemon["pid"] or ""), daemon["state"])
+    for daemon in objects(facts, "daemons") if "daemons" in facts else ():
+        table.add_row(text(daemon, "role"), str(daemon["pid"] or ""), text(daemon, "state"))
     if table.row_count:
         console.print(table)
-    warnings = facts.get("facts", {}).get("warnings", [])
-    for line in [*facts.get("health", []), *warnings]:
-        terminal.line(console, line, "yellow")
+    for part, key in ((facts, "health"), (inside(facts, "facts"), "warnings")):
+        for line in texts(part, key) if key in part else ():
+            terminal.line(console, line, "yellow")

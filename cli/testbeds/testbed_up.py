@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from fsmatrix.cli import common, terminal
+from fsmatrix.results.evidence.values import JsonObject, inside, texts
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -23,14 +24,16 @@ if TYPE_CHECKING:
     from fsmatrix.slurm.testbed.testbed import SlurmTestbed
 
 System = TypeVar("System", bound="BaseTestbed[Any]")
-DEFAULTS = {  # where a bed is if nobody says so
+DEFAULTS = {  # where a test bed is if nobody says so
     "ceph": Path("/var/tmp/fsmatrix-testbed"),
     "daos": Path("/var/tmp/fsmatrix-testbed-daos"),
     "slurm": Path("/var/tmp/fsmatrix-testbed-slurm"),
 }
 Directory = Annotated[
     Path,
-    typer.Option("--directory", "-d", help="The bed's own directory, which holds all its state."),
+    typer.Option(
+        "--directory", "-d", help="The test bed's own directory, which holds all its state."
+    ),
 ]
 
 app = typer.Typer(
@@ -171,18 +174,18 @@ def _bring_up(
     lines: Callable[[System], list[str]],
     **given: Any,
 ) -> None:
-    """Bring a bed with the given options up; `lines` say how to use it."""
+    """Bring a test bed with the given options up; `lines` say how to use it."""
     options = _checked(system.Options, given)
     with _told(as_json) as (begun, ended):
-        bed = system.up(options, directory, begun=begun, ended=ended)
+        testbed = system.up(options, directory, begun=begun, ended=ended)
     if as_json:
         common.print_json(system.status(directory))
         return
-    total, own = (sum(step[name] for step in bed.steps) for name in ("seconds", "own"))
+    total, own = (sum(getattr(step, name) for step in testbed.steps) for name in ("seconds", "own"))
     for line in (
         f"up in {total:.1f} s, of which {own:.1f} s were fsmatrix's own",
-        *lines(bed),
-        f"take it down:  fsmatrix testbed down --directory {bed.directory}",
+        *lines(testbed),
+        f"take it down:  fsmatrix testbed down --directory {testbed.directory}",
     ):
         terminal.line(terminal.console(), line)
 
@@ -227,39 +230,40 @@ def _say_step(console: Console, step: Step) -> None:
     )
 
 
-def _ceph_lines(bed: CephTestbed) -> list[str]:
-    lines = [
-        f"configuration  {bed.conf}",
-        f"file system    {bed.filesystem}, data pool {bed.pools['data']}",
-        f"RADOS pool     {bed.pools['rados']}",
-    ]
-    for name, factor in bed.facts["factors"].items():
-        if "realised" in factor:
-            lines.append(f"{name:<14} {factor['level']}, {factor['realised']}: {factor['how']}")
-    return lines
-
-
-def _daos_lines(bed: DaosTestbed) -> list[str]:
-    variables = " ".join(f"{name}={value}" for name, value in bed.environment().items())
-    factors = bed.facts["factors"].items()
+def _ceph_lines(testbed: CephTestbed) -> list[str]:
     return [
-        *(f"warning        {line}" for line in bed.facts["warnings"]),
-        f"DAOS           {bed.facts['version']}, {bed.options.nodes} nodes, system {bed.system}",
-        f"pool           {bed.pool or 'none'}",
-        *(
-            f"{name:<14} {factor['level']}, {factor['realised']}: {factor['how']}"
-            for name, factor in factors
-            if "realised" in factor
-        ),
+        f"configuration  {testbed.conf}",
+        f"file system    {testbed.filesystem}, data pool {testbed.pools['data']}",
+        f"RADOS pool     {testbed.pools['rados']}",
+        *_realised(testbed.facts),
+    ]
+
+
+def _realised(facts: JsonObject) -> Iterator[str]:
+    """How the factors are that a test bed emulates."""
+    factors = inside(facts, "factors")
+    for name in factors:
+        if "realised" in (factor := inside(factors, name)):
+            yield f"{name:<14} {factor['level']}, {factor['realised']}: {factor['how']}"
+
+
+def _daos_lines(testbed: DaosTestbed) -> list[str]:
+    variables = " ".join(f"{name}={value}" for name, value in testbed.environment().items())
+    return [
+        *(f"warning        {line}" for line in texts(testbed.facts, "warnings")),
+        f"DAOS           {testbed.facts['version']}, {testbed.options.nodes} nodes, "
+        f"system {testbed.system}",
+        f"pool           {testbed.pool or 'none'}",
+        *_realised(testbed.facts),
         f"use it:        export {variables}",
-        f"administer it: dmg -o {bed.conf} system query",
+        f"administer it: dmg -o {testbed.conf} system query",
     ]
 
 
-def _slurm_lines(bed: SlurmTestbed) -> list[str]:
-    cpus = bed.options.cpus_per_node
+def _slurm_lines(testbed: SlurmTestbed) -> list[str]:
+    cpus = testbed.options.cpus_per_node
     return [
-        f"Slurm          {bed.facts['version']}, {len(bed.nodes)} nodes of {cpus} CPUs, "
-        f"{bed.facts['realised']}: all are this machine",
-        f"use it:        export SLURM_CONF={bed.conf}",
+        f"Slurm          {testbed.facts['version']}, {len(testbed.nodes)} nodes of {cpus} CPUs, "
+        f"{testbed.facts['realised']}: all are this machine",
+        f"use it:        export SLURM_CONF={testbed.conf}",
     ]

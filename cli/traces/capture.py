@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fsmatrix.cli import common, terminal
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 Command = Annotated[list[str], typer.Argument(help="The command and its arguments, after --.")]
@@ -19,7 +22,6 @@ Roots = Annotated[
         help="Only files below this directory (repeatable). Default: the working directory.",
     ),
 ]
-HDF5 = b"\x89HDF\r\n\x1a\n"  # the first bytes of such a file
 
 
 def capture(
@@ -44,12 +46,12 @@ def capture(
     from fsmatrix.traces.capture import program
 
     check_place(out)
-    if out.is_dir() or not os.access(out.absolute().parent, os.W_OK):
-        raise refuse(Origin(f"-o {out}"), "", "is a directory, or lies in one that is read-only")
+    if not os.access(out.absolute().parent, os.W_OK):
+        raise refuse(Origin(f"-o {out}"), "", "lies in a directory that is read-only")
     status = program.capture(command, checked(roots), out, to_stderr=as_json)
     facts = summary(out)
     if as_json:
-        common.print_json({"status": status, **facts})
+        common.print_json({"status": status, **vars(facts)})
     else:
         _say(facts)
     raise typer.Exit(status)
@@ -75,25 +77,26 @@ def rank(
 
 
 def check_place(out: Path) -> None:
-    """Refuse a trace's place without a folder, or where a file is that is no trace.
+    """Refuse a trace's place without a folder, or where something is that is no trace.
 
-    A trace is replaced by a new one; what somebody wrote himself is not, before anything runs.
+    A trace is replaced by a new one; results or what somebody wrote are not, before anything runs.
     """
+    from fsmatrix.results.files.errors import ResultError
+    from fsmatrix.traces import reader
+
     folder = out.absolute().parent
     if not folder.is_dir():
         raise refuse(Origin(f"-o {out}"), "", f"{folder} is not a directory")
-    if out.is_file() and not _is_hdf5(out):
-        raise refuse(
-            Origin(f"-o {out}"), "", "is there already and is no trace: choose another name"
-        )
-
-
-def _is_hdf5(path: Path) -> bool:
+    if out.is_dir():
+        raise refuse(Origin(f"-o {out}"), "", "is a directory: name a file, for example t.h5 in it")
+    if not out.exists():
+        return
     try:
-        with path.open("rb") as file:
-            return file.read(len(HDF5)) == HDF5
-    except OSError:
-        return False
+        with reader.opened(out):
+            pass
+    except ResultError as error:
+        message = "is there already and is no whole trace: remove it, or choose another name"
+        raise refuse(Origin(f"-o {out}"), "", message) from error
 
 
 def checked(roots: list[Path] | None) -> list[Path]:
@@ -104,8 +107,21 @@ def checked(roots: list[Path] | None) -> list[Path]:
     return [root.absolute() for root in roots or [Path.cwd()]]
 
 
-def summary(path: Path) -> dict[str, Any]:
-    """What is in a trace, and what is not: operations by kind, files, threads."""
+@dataclass(frozen=True)
+class Summary:
+    """What is in a trace, and what is not."""
+
+    file: str
+    operations: int
+    kinds: Mapping[str, int]  # operations by kind
+    files: int
+    threads: int
+    unseen: Mapping[str, int]
+    facts: JsonObject
+
+
+def summary(path: Path) -> Summary:
+    """Of a trace that was just taken."""
     import numpy as np
 
     from fsmatrix.backends.player.ops import Kind
@@ -115,28 +131,28 @@ def summary(path: Path) -> dict[str, Any]:
         counts = np.zeros(len(Kind), dtype=np.int64)
         for block in trace.blocks(("kind",)):
             counts += np.bincount(block["kind"], minlength=len(Kind))
-        return {
-            "file": str(path),
-            "operations": trace.operations,
-            "kinds": {kind.name.lower(): int(counts[kind]) for kind in Kind if counts[kind]},
-            "files": len(trace.files),
-            "threads": len(trace.threads),
-            "unseen": dict(trace.header.unseen),
-            "facts": dict(trace.header.facts),
-        }
+        return Summary(
+            file=str(path),
+            operations=trace.operations,
+            kinds={kind.name.lower(): int(counts[kind]) for kind in Kind if counts[kind]},
+            files=len(trace.files),
+            threads=len(trace.threads),
+            unseen=dict(trace.header.unseen),
+            facts=dict(trace.header.facts),
+        )
 
 
-def _say(facts: dict[str, Any]) -> None:
+def _say(trace: Summary) -> None:
     """On standard error: standard output is the command's."""
     from fsmatrix.results.units import plural
 
     console = terminal.console(stderr=True)
-    names = plural(facts["files"], "name")
-    text = f"{facts['file']}: {plural(facts['operations'], 'operation')} on {names}"
-    terminal.line(console, f"{text} by {plural(facts['threads'], 'thread')}")
-    if not facts["operations"]:
+    names = plural(trace.files, "name")
+    text = f"{trace.file}: {plural(trace.operations, 'operation')} on {names}"
+    terminal.line(console, f"{text} by {plural(trace.threads, 'thread')}")
+    if not trace.operations:
         terminal.line(console, "nothing was done below the root: is --root the folder it works in?")
-    for title, counts in (("kinds", facts["kinds"]), ("not in the trace", facts["unseen"])):
+    for title, counts in (("kinds", trace.kinds), ("not in the trace", trace.unseen)):
         ordered = sorted(counts.items(), key=lambda pair: -pair[1])
         listed = ", ".join(f"{count} x {what}" for what, count in ordered)
         terminal.line(console, f"{title}: {listed or 'none'}")

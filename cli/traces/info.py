@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from fsmatrix.cli import common
-from fsmatrix.cli.questions import analyse
+from fsmatrix.cli.questions import analyse, options
 from fsmatrix.cli.traces import progress
 
 
 def info(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace.")],
-    out: analyse.Out = None,
+    out: options.Out = None,
     as_json: common.Json = False,
 ) -> None:
     """What a trace is like: operations, sizes, files, pages, reuse, order, rates.

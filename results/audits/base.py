@@ -15,11 +15,12 @@ import numpy as np
 
 from fsmatrix.results import metrics
 from fsmatrix.results.evidence.evidence import counter_differences
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.record import Finding, Phase, RunRecord, Severity
 
 # of a run: judged whatever became of it; of a phase: only of runs that ended well
 Scope = Literal["run", "phase"]
-Remark = tuple[Severity, str, str, Mapping[str, Any]]  # severity, phase, message, evidence
+Remark = tuple[Severity, str, str, JsonObject]  # severity, phase, message, evidence
 Judge = Callable[[RunRecord], Iterator[Remark]]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from fsmatrix.results.audits.base import Audit, Remark, data_bytes, in_memory, moved, size
+from fsmatrix.results.evidence import target
+from fsmatrix.results.evidence.target import Placement
+from fsmatrix.results.evidence.values import inside, positive
 from fsmatrix.results.metrics import window
 from fsmatrix.results.record import RunRecord
 
@@ -23,29 +25,28 @@ def placement_imbalance(record: RunRecord) -> Iterator[Remark]:
     A file system's pool of metadata says so only for runs that move no data.
     """
     moves_data = any(int(phase.bytes.sum()) for phase in record.phases)
-    pools = record.environment.get("target", {}).get("ceph", {}).get("pools", {})
+    of_metadata = {name for name, pool in target.pools(record.environment) if pool.metadata}
     for pool, place in _places(record):
-        facts = pools.get(pool)
-        if moves_data and isinstance(facts, Mapping) and facts.get("metadata"):
+        if moves_data and pool in of_metadata:
             continue
-        ratio = place.get("max_over_mean", 0)
+        ratio = place.max_over_mean or 0.0
         if ratio > UNEVEN:
             message = (
                 f"the fullest OSD of pool {pool} has {ratio:.2f} times the mean number of "
-                "placement groups: it limits the others, and not in the same way at all levels"
+                "placement groups: it slows the others down, not equally at all levels"
             )
-            yield "warning", "", message, {"pool": pool, **place}
+            yield "warning", "", message, {"pool": pool, **place.document()}
 
 
 def shared_machine(record: RunRecord) -> Iterator[Remark]:
     """Storage nodes that are one machine."""
-    if record.environment.get("realised", {}).get("storage_nodes") == "emulated":
+    if inside(record.environment, "realised").get("storage_nodes") == "emulated":
         return
     for pool, place in _places(record):
-        hosts, machines = place.get("hosts", ()), place.get("machines", ())
+        hosts, machines = list(place.hosts or ()), list(place.machines or ())
         if 0 < len(machines) < len(hosts):
             message = (
-                f"the {len(hosts)} storage hosts of pool {pool} are {len(machines)} machine"
+                f"the {len(hosts)} storage hosts of pool {pool} share {len(machines)} machine"
                 f"{'s' if len(machines) > 1 else ''} ({', '.join(machines)}): they are emulated"
             )
             yield "warning", "", message, {"pool": pool, "hosts": hosts, "machines": machines}
@@ -57,8 +58,8 @@ def fits_server_memory(record: RunRecord) -> Iterator[Remark]:
     Silent where the servers' caches were emptied or keep no data, and where the servers' devices
     tell what they read (`read-served-by-servers`).
     """
-    memory = record.environment.get("target", {}).get("deployment", {}).get("server_memory")
-    if not isinstance(memory, int) or not memory:
+    memory = positive(inside(record.environment, "target", "deployment").get("server_memory"))
+    if memory is None:
         return
     for phase in record.phases:
         wanted, cache = data_bytes(phase)[0], record.evidence.cache.get(phase.name)
@@ -71,8 +72,8 @@ def fits_server_memory(record: RunRecord) -> Iterator[Remark]:
         if moved(record, phase, "server_device_read_bytes"):
             continue
         message = (
-            f"{size(wanted)} were read, and the servers have {size(memory)} of memory: the reads "
-            "may have come from there"
+            f"{size(wanted)} were read, but the servers have {size(memory)} of memory: the data "
+            "may have come from it"
         )
         yield "warning", phase.name, message, {"bytes_read": wanted, "server_memory": memory}
 
@@ -83,9 +84,9 @@ def faster_than_emulated(record: RunRecord) -> Iterator[Remark]:
     Then the limits were not those of the ranks.  Of phases with O_DIRECT, where each operation is
     one of a device, or more.
     """
-    target = record.environment.get("target", {})
-    emulated, numbers = target.get("emulated"), target.get("device_numbers")
-    if not isinstance(emulated, Mapping) or not numbers:
+    attached = target.of_environment(record.environment)
+    emulated, numbers = attached.emulated, attached.device_numbers
+    if emulated is None or not numbers:
         return
     for phase in record.phases:
         cache, seconds = record.evidence.cache.get(phase.name), window(phase)
@@ -94,26 +95,24 @@ def faster_than_emulated(record: RunRecord) -> Iterator[Remark]:
         for kind in ("read", "write"):
             done = int(phase.latency[kind].counts.sum()) if kind in phase.latency else 0
             name = f"{kind}_operations"
-            limit = min(
-                emulated["adapter_limits"][name], len(numbers) * emulated["device_limits"][name]
-            )
+            limit = min(emulated.adapter_limits[name], len(numbers) * emulated.device_limits[name])
             if done <= THROTTLE_TOLERANCE * limit * (seconds + THROTTLE_SLICE):
                 continue
             message = (
-                f"{done / seconds:.0f} {kind}s per second, and {limit} are what the emulated "
-                "devices let through: the limits were not in force for these processes"
+                f"{done / seconds:.0f} {kind}s per second, but the emulated devices allow {limit}: "
+                "the limits did not apply to these processes"
             )
             yield "invalid", phase.name, message, {"operations": done, "limit_per_second": limit}
 
 
 def parallel_jobs(record: RunRecord) -> Iterator[Remark]:
     """Jobs of one submission were allowed to use the storage system at the same time."""
-    variables = record.environment.get("machine", {}).get("variables", {})
+    variables = inside(record.environment, "machine", "variables")
     allowed = str(variables.get("FSMATRIX_PARALLEL_JOBS", "1"))
     if allowed.isdecimal() and int(allowed) > 1:
         message = (
             f"up to {allowed} jobs of this campaign were allowed to use the storage system at "
-            "once: they may have measured each other"
+            "once: they may have slowed each other down"
         )
         yield "warning", "", message, {"parallel_jobs": int(allowed)}
 
@@ -124,22 +123,20 @@ def server_aggregation(record: RunRecord) -> Iterator[Remark]:
         count = (moved(record, phase, AGGREGATED) or {}).get(AGGREGATED, 0.0)
         if count > 0:
             message = (
-                f"the servers merged or removed {count:.0f} records of the pool meanwhile: they "
-                "reclaimed the space of what was removed or overwritten"
+                f"meanwhile the servers merged or removed {count:.0f} records of the pool, to "
+                "reclaim the space of removed or overwritten data"
             )
             yield "info", phase.name, message, {AGGREGATED: count}
 
 
-def _places(record: RunRecord) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _places(record: RunRecord) -> Iterator[tuple[str, Placement]]:
     """Where the pool of the level lies, or else those of the target."""
-    target = record.environment.get("target", {})
-    if "level" in target:
-        yield target["level"]["pool"], target["level"]["placement"]
+    if (level := target.of_environment(record.environment).level) is not None:
+        yield level.pool, level.placement
         return
-    pools = target.get("ceph", {}).get("pools", {})
-    for name, pool in pools.items():
-        if isinstance(pool, Mapping) and "placement" in pool:
-            yield name, pool["placement"]
+    for name, pool in target.pools(record.environment):
+        if pool.placement is not None:
+            yield name, pool.placement
 
 
 AUDITS = (
@@ -148,14 +145,14 @@ AUDITS = (
         1,
         "run",
         placement_imbalance,
-        "more placement groups (pg_num), or the balancer in its upmap mode",
+        "use more placement groups (pg_num), or the balancer in upmap mode",
     ),
     Audit(
         "shared-machine",
         1,
         "run",
         shared_machine,
-        "declare storage_nodes as emulated: such levels show function, not scaling",
+        "declare storage_nodes as emulated: such levels show that it works, not how it scales",
     ),
     Audit(
         "fits-server-memory",
@@ -183,6 +180,7 @@ AUDITS = (
         1,
         "phase",
         server_aggregation,
-        "a longer settle.timeout, or fewer overwrites before; it belongs to steady overwriting",
+        "use a longer settle.timeout, or overwrite less beforehand; under steady overwriting it is "
+        "part of the work",
     ),
 )

@@ -21,39 +21,39 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
     "recovered": (
         "output-recovered",
         "warning",
-        "the output was damaged: look at it (it is kept with the run) before using the number",
+        "the output was damaged: inspect it (it is kept with the run) before you use the number",
     ),
-    "warning": ("engine-warning", "warning", "the engine's own words: see its documentation"),
+    "warning": ("engine-warning", "warning", "the engine itself warns: see its documentation"),
     "contradiction": (
         "engine-contradicts-itself",
         "invalid",
-        "the output gives two values for one thing: look at it before using the number",
+        "the output gives two values for the same quantity: inspect it before you use the number",
     ),
     "mean-of-rates": (
         "mean-of-rates",
         "info",
-        "only the mean of the iterations' rates is known, which is above total / total: run one "
-        "iteration at a time",
+        "only the mean of the iterations' rates is known, which is higher than the rate over all "
+        "of them: run one iteration at a time",
     ),
     "derived-amount": (
         "derived-amount",
         "warning",
-        "only the rate is real; bytes, operations and their window were computed from it: import "
-        "the whole result directory",
+        "only the rate was measured; bytes, operations and their window were computed from it: "
+        "import the whole result directory",
     ),
     "rounded-bytes": ("rounded-bytes", "info", "the output prints amounts in rounded units"),
     "coarse-time": (
         "coarse-time",
         "warning",
-        "the output prints the time with so few digits that the rate is uncertain by as much",
+        "the output prints the time with too few digits: the rate is as uncertain as the time",
     ),
-    "rank-extremes": ("rank-extremes", "info", "how single ranks differed is not known"),
+    "rank-extremes": ("rank-extremes", "info", "how individual ranks differed is not known"),
     "left-out": ("left-out", "info", "see the output, which is kept with the run"),
     "miscounted": (
         "miscounted",
         "warning",
-        "the program prints another number of items than it worked on: the rate here is that of "
-        "the items that were there",
+        "the program prints a different number of items from the one it worked on: the rate here "
+        "counts the items that existed",
     ),
     "tpc-derived": (
         "tpc-derived",
@@ -76,7 +76,7 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
     "empty-read": (
         "empty-read",
         "warning",
-        "no byte was read: it is the rate of open and close; give the files bytes to read",
+        "no byte was read: this is the rate of open and close; give the files data to read",
     ),
     "minimum-latency": (
         "minimum-latency",
@@ -84,7 +84,7 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
         "do not use it as a latency; the player and fio have histograms",
     ),
     "short-ios": ("short-ios", "warning", "reads met the end of a file: was it laid out fully?"),
-    "dropped-ios": ("dropped-ios", "invalid", "operations were given up: see the engine's output"),
+    "dropped-ios": ("dropped-ios", "invalid", "the engine abandoned operations: see its output"),
     "ended-early": ("engine-ended-early", "warning", "give it more data, or a shorter time"),
     "reread": (
         "read-again",
@@ -92,7 +92,7 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
         "what is read a second time comes from the page cache: give a job more data, a shorter "
         "time, or direct",
     ),
-    "verify-reads": ("verify-reads", "info", "its reads of verification are not measured here"),
+    "verify-reads": ("verify-reads", "info", "its verification reads are not part of this number"),
     "no-window": (
         "no-window",
         "warning",
@@ -127,22 +127,26 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
     "nodes-overlap": (
         "nodes-overlap",
         "warning",
-        "the nodes did not work at the same time: run longer, or look why one started late",
+        "the nodes did not work at the same time: run longer, or find out why one started late",
     ),
     "versions-differ": ("versions-differ", "warning", "use one version of the engine everywhere"),
     "unsynchronised": (
         "unsynchronised",
         "warning",
-        "the clients did not wait for each other: give the engine its semaphores (/dev/shm, "
+        "the clients did not wait for each other: make semaphores available to it (/dev/shm, "
         "kernel.sem)",
     ),
     "barrier-message": (
         "barrier-message",
         "info",
-        "dbench tests the number of its semaphore wrongly (0 is valid); its other lines show that "
+        "dbench misreads the number of its semaphore (0 is valid); its other lines show that "
         "the clients waited",
     ),
-    "warm-up": ("implicit-warm-up", "info", "know it when you compare with other engines"),
+    "warm-up": (
+        "implicit-warm-up",
+        "info",
+        "keep this in mind when you compare with other engines",
+    ),
     "not-a-submission": (
         "not-a-submission",
         "info",
@@ -208,8 +212,7 @@ def engine_changed(record: RunRecord) -> Iterator[Remark]:
     before = record.evidence.engine_before
     if before:
         message = (
-            f"{record.engine} is of version {record.engine_version}; this campaign was begun "
-            f"with {before}"
+            f"{record.engine} is version {record.engine_version}; the campaign began with {before}"
         )
         yield "warning", "", message, {"before": before, "now": record.engine_version}
 
@@ -224,7 +227,7 @@ AUDITS = (
         2,
         "run",
         reorder_shifts_nothing,
-        "with one client node write and read in separate runs with the cache emptied in between "
+        "with one client node, write and read in separate runs with the cache emptied in between "
         "(cache: cold), or use two or more nodes",
     ),
     Audit("engine-note", 1, "run", other_notes, "see the output, which is kept with the run"),

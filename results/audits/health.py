@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fsmatrix.results.audits.base import Audit, Remark, window
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.record import Phase, RunRecord
 
 # checks of Ceph by which it says that operations wait or cannot be done: slow operations have
@@ -58,16 +59,16 @@ def storage_unhealthy(record: RunRecord) -> Iterator[Remark]:
             continue
         why = _why_invalid(phases.get(name), sentences)
         message = "; ".join(sentences) + (f": {why}" if why else "")
-        evidence = {"health": list(sentences), "blocked": bool(why)}
+        evidence: dict[str, Json] = {"health": list(sentences), "blocked": bool(why)}
         if studied:
-            yield "info", name, f"{message} (declared: that is what is studied)", evidence
+            yield "info", name, f"{message} (declared: it is what is studied)", evidence
         else:
             yield "invalid" if why else "warning", name, message, evidence
 
 
 def _why_invalid(phase: Phase | None, sentences: Sequence[str]) -> str:
     if any("HEALTH_ERR" in sentence for sentence in sentences):
-        return "the system calls its state an error"
+        return "the system reports an error state"
     blocked = any(BLOCKED.search(sentence) for sentence in sentences)
     if phase is None:  # the run has no number of it
         return "operations were blocked" if blocked else ""
@@ -76,7 +77,7 @@ def _why_invalid(phase: Phase | None, sentences: Sequence[str]) -> str:
         took, seconds = longest(phase, waiting=blocked), window(phase)
         return f"an operation of this run took {took:.3g} s of a window of {seconds:.3g} s"
     if blocked and waited is None:
-        return "operations were blocked, and whether this run's were is not known"
+        return "operations were blocked, and it is not known whether this run's were among them"
     return ""
 
 
@@ -93,7 +94,7 @@ def io_stalled(record: RunRecord) -> Iterator[Remark]:
             seconds = window(phase)
             message = (
                 f"one operation took {worst:.3g} s, {worst / seconds:.0%} of the window of "
-                f"{seconds:.3g} s; the others took {rest:.2g} s in the mean: I/O stood still"
+                f"{seconds:.3g} s; the others took {rest:.2g} s on average: I/O stood still"
             )
             yield "warning", phase.name, message, {"longest": worst, "mean_of_others": rest}
 
@@ -104,14 +105,14 @@ AUDITS = (
         2,
         "run",
         storage_unhealthy,
-        "wait until recovery has ended and the system is healthy, and run it again; if its "
-        "trouble is what is studied, declare attributes: {health: degraded} (or recovering)",
+        "wait until the system has recovered and is healthy, then run again; if you study a "
+        "degraded system, declare attributes: {health: degraded} (or recovering)",
     ),
     Audit(
         "io-stalled",
         1,
         "phase",
         io_stalled,
-        "look for a daemon, path or device that hung then; the rate is that of the hang",
+        "look for a daemon, path or device that hung then; the rate mostly shows the hang",
     ),
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from fsmatrix.results.audits.base import Audit, Remark, data_bytes
 from fsmatrix.results.evidence.evidence import Interception
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.record import Phase, RunRecord
 
 CALLS_SHARE = 0.9  # of the reads or writes that a program counted itself
@@ -22,12 +23,12 @@ def interception_missed(record: RunRecord) -> Iterator[Remark]:
 def _missed(phase: Phase, seen: Interception) -> str:
     """Why the program went by the kernel, and not by the library (empty: it did not)."""
     if not seen.summaries:
-        return "no process said what its library took over"
+        return "no process reported what its library intercepted"
     if not any(seen.calls.values()):
-        return "the library took over no call"
+        return "the library intercepted no call"
     for kind, moved in zip(("read", "write"), data_bytes(phase), strict=True):
         if moved and not seen.calls.get(kind):
-            return f"the library took over no {kind}"
+            return f"the library intercepted no {kind}"
     return ""
 
 
@@ -39,7 +40,7 @@ def interception_partly(record: RunRecord) -> Iterator[Remark]:
         calls, operations = seen.calls.get(phase.name, 0), int(phase.operations.sum())
         if 0 < calls < CALLS_SHARE * operations:
             message = (
-                f"interception {seen.library}: the library took over {calls} of {operations} "
+                f"interception {seen.library}: the library intercepted {calls} of {operations} "
                 f"{phase.name}s"
             )
             yield "warning", phase.name, message, _facts(seen)
@@ -51,7 +52,7 @@ def _phases(record: RunRecord) -> Iterator[tuple[Phase, Interception]]:
             yield phase, seen
 
 
-def _facts(seen: Interception) -> dict[str, object]:
+def _facts(seen: Interception) -> dict[str, Json]:
     return {"summaries": seen.summaries, "calls": dict(seen.calls)}
 
 
@@ -69,6 +70,6 @@ AUDITS = (
         1,
         "phase",
         interception_partly,
-        "some processes, or some kinds of calls, went by the kernel: the number is a mixture",
+        "some processes, or some kinds of calls, went through the kernel: the number is a mixture",
     ),
 )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from fsmatrix.results.audits.base import Audit, Remark
 from fsmatrix.results.evidence.lhcb import CUTS, analysed
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.record import RunRecord
 
 
@@ -32,10 +33,10 @@ def histogram(record: RunRecord) -> Iterator[Remark]:
                 if getattr(seen.found, name) != getattr(seen.wanted, name)
             }
             message = (
-                f"the analysis finds at least {different} of {seen.found.events} events elsewhere "
-                f"than what was written has them ({len(bins)} bins differ)"
+                f"at least {different} of {seen.found.events} events are counted differently from "
+                f"those that were written ({len(bins)} bins differ)"
             )
-            facts = {"events": different, "bins": bins[:20], "cuts": cuts}
+            facts: dict[str, Json] = {"events": different, "bins": bins[:20], "cuts": cuts}
             yield "invalid", phase.name, message, facts
 
 
@@ -45,6 +46,6 @@ AUDITS = (
         1,
         "phase",
         histogram,
-        "the storage, or the program, gave back other data: keep the file and look at it",
+        "the storage, or the program, returned different data: keep the file and inspect it",
     ),
 )

@@ -41,7 +41,7 @@ def fewer_ranks(record: RunRecord) -> Iterator[Remark]:
         ("nodes", world.asked_nodes, world.got_nodes),
     ):
         if asked is not None and got is not None and got < asked:
-            message = f"{asked} {what} were asked for, {got} took part"
+            message = f"{asked} {what} were requested, {got} took part"
             yield "invalid", "", message, {"asked": asked, "got": got, "what": what}
 
 
@@ -53,7 +53,9 @@ def errors_ignored(record: RunRecord) -> Iterator[Remark]:
         count = max(int(phase.errors.sum()), sum(phase.errors_by_errno.values()))
         if count:
             kinds = ", ".join(f"{n} x {name}" for name, n in sorted(phase.errors_by_errno.items()))
-            message = f"{count} operations failed{f' ({kinds})' if kinds else ''} and did not count"
+            message = (
+                f"{count} operations failed{f' ({kinds})' if kinds else ''} and are not counted"
+            )
             yield "invalid", phase.name, message, {"errors": count, **phase.errors_by_errno}
 
 
@@ -64,13 +66,15 @@ def background_load(record: RunRecord) -> Iterator[Remark]:
         foreign, noise = load.foreign, load.noise or 0.0
         if foreign - noise > FOREIGN_CPU:
             message = f"other processes used {foreign:.0%} of the clients' CPUs"
-            yield "warning", "", f"{message} (known to {noise:.0%})", load.document()
+            yield "warning", "", f"{message} (+- {noise:.0%})", load.document()
     for phase in record.phases:
         shares = record.evidence.cpu.get(phase.name, {})
         steal = {host: cpu.steal or 0.0 for host, cpu in shares.items()}
         taken = {host: share for host, share in steal.items() if share > CPU_STEAL}
         if taken:
-            message = f"the hypervisor gave {max(taken.values()):.0%} of a client's CPUs to others"
+            message = (
+                f"the hypervisor gave {max(taken.values()):.0%} of a client's CPUs to other guests"
+            )
             yield "warning", phase.name, message, {"steal": taken}
 
 
@@ -127,9 +131,7 @@ def output_on_target(record: RunRecord) -> Iterator[Remark]:
         if other := _other_bytes(record, phase):
             disturbed = True
             amounts = " and ".join(f"{size(count)} were {how}" for how, count in other.items())
-            message = (
-                f"{where}, and inside the window {amounts} on its device that are not the run's"
-            )
+            message = f"{where}, and inside the window {amounts} on its device, not by the run"
             yield "warning", phase.name, message, other
     if not disturbed:
         yield "info", "", f"{where}; results were written while nothing was timed", {}
@@ -163,7 +165,7 @@ AUDITS = (
         2,
         "run",
         background_load,
-        "repeat it on clients of your own, or in a quiet hour",
+        "repeat the run on clients that nobody else uses, or at a quiet time",
     ),
     Audit(
         "carry-over",
@@ -184,15 +186,15 @@ AUDITS = (
         1,
         "run",
         emulated_nodes,
-        "take it as a test of function; claims about nodes need nodes",
+        "treat it as a test of function; claims about nodes need real nodes",
     ),
     Audit(
         "nodes-disagree",
         1,
         "run",
         nodes_disagree,
-        "nodes are counted by boot id and host name: give hosts names of their own, and look "
-        "whether MPI may use shared memory where it should and nowhere else",
+        "nodes are counted by boot id and host name: give each host a name of its own, and check "
+        "that MPI uses shared memory within a node and nowhere else",
     ),
     Audit("output-on-target", 2, "run", output_on_target, "put the output (-o) elsewhere"),
 )

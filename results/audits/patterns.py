@@ -27,7 +27,7 @@ def random_faster_than_sequential(record: RunRecord) -> Iterator[Remark]:
             continue
         message = (
             f"{name} is {random / sequential:.3g} times as fast as {other} of the same files: "
-            "what was read so is likely from a cache, or small enough for one"
+            "the data probably came from a cache, or fits into one"
         )
         yield "warning", name, message, {"random": random, "sequential": sequential}
 
@@ -38,7 +38,7 @@ AUDITS = (
         1,
         "phase",
         random_faster_than_sequential,
-        "take it for a rate of caches (clients' or servers') until counters of the devices say "
+        "treat it as the speed of a cache (clients' or servers') unless the devices' counters show "
         "otherwise; read more of the files than the caches hold",
     ),
 )

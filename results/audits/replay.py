@@ -9,14 +9,15 @@ from collections.abc import Iterator
 
 from fsmatrix.results.audits.base import Audit, Remark
 from fsmatrix.results.evidence.replay import Replayed, replayed
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.record import Phase, RunRecord
 
 LATE = 1e-3  # seconds
 MORE = 1.1  # bytes moved / bytes asked for: beyond it the bandwidth is another quantity
 OTHERWISE = {
-    "failed_otherwise": "failed otherwise",
-    "succeeded_otherwise": "succeeded that had failed",
-    "other_bytes": "moved other bytes",
+    "failed_otherwise": "failed differently",
+    "succeeded_otherwise": "succeeded but failed in the capture",
+    "other_bytes": "moved another number of bytes",
 }
 MOST_REASONS = 4
 
@@ -30,7 +31,7 @@ def _replays(record: RunRecord) -> Iterator[tuple[Phase, Replayed]]:
 def fidelity(record: RunRecord) -> Iterator[Remark]:
     """Fewer operations than declared were played and had the captured outcome."""
     for phase, seen in _replays(record):
-        facts = {
+        facts: dict[str, Json] = {
             "operations": seen.operations,
             "played": seen.played,
             "agreed": seen.agreed,
@@ -44,7 +45,7 @@ def fidelity(record: RunRecord) -> Iterator[Remark]:
         elif seen.fidelity < seen.declared_fidelity:
             message = (
                 f"{100 * seen.fidelity:.4g} % of {seen.operations} operations had the captured "
-                f"outcome ({seen.agreed}; played were {seen.played}); declared are at least "
+                f"outcome ({seen.agreed}; {seen.played} were played); declared: at least "
                 f"{100 * seen.declared_fidelity:.4g} %{_why(seen)}"
             )
             yield "warning", phase.name, message, facts
@@ -98,7 +99,7 @@ def widened(record: RunRecord) -> Iterator[Remark]:
         if seen.widened and moved > MORE * wanted:
             message = (
                 f"{seen.widened} of {seen.played} operations were widened to the blocks of "
-                f"O_DIRECT: {moved} bytes were moved for {wanted} that the trace asks for, and the "
+                f"O_DIRECT: {moved} bytes were moved for {wanted} in the trace, and the "
                 "bandwidth counts those moved"
             )
             facts = {"widened": seen.widened, "moved": moved, "wanted": wanted}
@@ -111,7 +112,7 @@ AUDITS = (
         1,
         "phase",
         fidelity,
-        "see the replay's table of kinds for what was skipped or went otherwise; take another "
+        "see the replay's table of kinds for what was skipped or differed; use another "
         "target, choose the kinds that matter (`kinds`), or declare the fidelity that you accept",
     ),
     Audit(

@@ -21,6 +21,7 @@ from fsmatrix.results.audits.base import (
 )
 from fsmatrix.results.evidence.deployment import DURABLE
 from fsmatrix.results.evidence.evidence import Limits
+from fsmatrix.results.evidence.values import inside
 from fsmatrix.results.record import Phase, RunRecord
 
 UNCACHED = frozenset({"cold", "bypass"})
@@ -63,8 +64,8 @@ def read_served_by_servers(record: RunRecord) -> Iterator[Remark]:
         came = counters["server_device_read_bytes"]
         if came < REACHED_SHARE * wanted * incompressible(record):
             message = (
-                f"of {size(wanted)} read the servers' devices read {size(came)} "
-                f"({came / wanted:.0%}): the rest was in the servers' caches"
+                f"of {size(wanted)} read, the servers' devices read only {size(came)} "
+                f"({came / wanted:.0%}): the rest came from the servers' caches"
             )
             yield "warning", phase.name, message, counters | {"bytes_read": wanted}
 
@@ -118,8 +119,8 @@ def _unproven(
     elif reached(counters, read) is None:
         came = size(sum(counters.values()))
         message = (
-            f"declared {declared}; for {size(read)} read the device or the network moved {came}: "
-            "others use it too, so that its counters prove nothing"
+            f"declared {declared}; for {size(read)} read, the device or the network moved {came}: "
+            "others use it too, so its counters prove nothing"
         )
         yield "warning", phase.name, message, {**counters, "bytes_read": read}
 
@@ -141,8 +142,7 @@ def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
 
     Where a write that returned is durable there is nothing to flush: only counters can object.
     """
-    deployment = record.environment.get("target", {}).get("deployment", {})
-    durable = deployment.get("durability") == DURABLE
+    durable = inside(record.environment, "target", "deployment").get("durability") == DURABLE
     for phase in record.phases:
         wanted = data_bytes(phase)[1]
         if not wanted or in_memory(record, phase):
@@ -158,13 +158,13 @@ def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
             continue
         if in_window and counters is None:
             continue  # evidence-missing
-        reason = "and no fsync was asked for: write-back not flushed"
+        reason = "and no fsync was requested: write-back not flushed"
         if in_window:
             reason = "although it was synced"
         elif record.evidence.engine is not None and "synced" not in phase.facts:
-            reason = "and the output does not tell whether it was synced"
+            reason = "and the output does not say whether it was synced"
         shown = f"{size(went)} ({went / wanted:.0%})" if counters else "an unknown part"
-        message = f"of {size(wanted)} written {shown} left memory inside the window, {reason}"
+        message = f"of {size(wanted)} written, {shown} left memory inside the window, {reason}"
         evidence = {**(counters or {}), "bytes_written": wanted, "fsync": in_window}
         yield "warning", phase.name, message, evidence
 

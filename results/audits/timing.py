@@ -142,7 +142,7 @@ def overhead(record: RunRecord) -> Iterator[Remark]:
         if worst > OVERHEAD_SHARE:
             message = (
                 f"{worst:.0%} of the window of worker {int(np.argmax(shares))} went into the "
-                f"engine itself (operations made, buffers verified, read data evicted)"
+                f"engine itself (generating operations, verifying buffers, evicting read data)"
             )
             yield "warning", phase.name, message, {"share": worst}
 
@@ -153,18 +153,22 @@ def idle_workers(record: RunRecord) -> Iterator[Remark]:
         idle = int((phase.operations == 0).sum())
         if not phase.facts.get("stonewall_seconds") or idle in (0, phase.operations.size):
             continue  # of no operation at all `too-short` speaks
-        message = f"{idle} of {phase.operations.size} workers did nothing before the time was over"
+        message = f"{idle} of {phase.operations.size} workers did nothing before the time ran out"
         yield "warning", phase.name, message, {"idle": idle, "workers": phase.operations.size}
 
 
 def ended_early(record: RunRecord) -> Iterator[Remark]:
-    """Fixed time: the data was at its end before the time was."""
+    """Fixed time: the data was at its end before the time was.
+
+    The time counts from the agreed start (0), also for workers that began late.
+    """
     for phase in record.phases:
         limit = phase.facts.get("stonewall_seconds")
-        seconds = window(phase)
-        if limit and seconds < ENDED_EARLY * float(limit):
-            message = f"the data ended after {seconds:.3g} s of the fixed {float(limit):g} s"
-            yield "info", phase.name, message, {"window": seconds, "seconds": float(limit)}
+        seconds = float(np.max(phase.end, initial=0.0, where=np.isfinite(phase.end)))
+        if isinstance(limit, int | float) and limit and seconds < ENDED_EARLY * limit:
+            message = f"the data ended after {seconds:.3g} s of the fixed {limit:g} s"
+            evidence = {"window": window(phase), "seconds": float(limit)}
+            yield "info", phase.name, message, evidence
 
 
 AUDITS = (
@@ -174,14 +178,14 @@ AUDITS = (
         2,
         "phase",
         not_stationary,
-        "look at the series; run longer, or declare and reach the device state that is meant",
+        "look at the series; run longer, or declare and reach the intended device state",
     ),
     Audit(
         "stragglers",
         2,
         "phase",
         stragglers,
-        "look at the workers' ends and hosts; a fixed time with wear-out shows the rate before",
+        "see when and where the workers ended; a fixed time with wear_out shows the rate before",
     ),
     Audit(
         "clock-uncertainty",
@@ -195,7 +199,7 @@ AUDITS = (
         2,
         "phase",
         overhead,
-        "switch verify off, use the C player if this was the Python one, or read with cache: "
+        "switch verify off, use the C player instead of the Python one, or read with cache: "
         "bypass, where nothing needs to be evicted between two passes",
     ),
     Audit(
@@ -207,9 +211,9 @@ AUDITS = (
     ),
     Audit(
         "ended-early",
-        1,
+        2,
         "phase",
         ended_early,
-        "a cold read is not begun again because its data is cached then: give it more data",
+        "a cold read is not started again, because its data is cached by then: give it more data",
     ),
 )

@@ -1,4 +1,5 @@
-"""What was seen of a run beside its numbers, as dataclasses: written by the suite, read by audits.
+"""What was observed beside the numbers of a run, as dataclasses: suite writes, audits read them.
 
-From outside: `evidence` (the parts), `stored` (JSON in, dataclasses out, and back).
+From outside: `evidence` and `target` (the parts), `values` (types of levels and of JSON), `stored`
+(JSON in, dataclasses out, and back).
 """

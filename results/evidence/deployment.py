@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from fsmatrix.results.evidence.stored import OWN, Stored, read
+from fsmatrix.results.evidence.values import Json, JsonObject
 
 LARGEST = 2**63
 _REPLICAS = re.compile(r"replica ([1-9]\d{0,2})")
@@ -23,8 +24,8 @@ WRITE_BACK = "write-back"  # an operation returns earlier: only after fsync is i
 DURABLE = "durable on return"  # an operation returns when it would survive a loss of power
 CLIENT, SERVER = "client", "server"  # who encodes
 TCP, RDMA = "TCP", "RDMA"
+# FILE: on a file system of the server's, as on test beds
 HDD, SSD, NVME, PMEM, RAM, FILE = "HDD", "SSD", "NVMe SSD", "PMem", "RAM", "file"
-MEDIA = (HDD, SSD, NVME, PMEM, RAM, FILE)  # file: on a file system of the server's, as on test beds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,19 +58,19 @@ class Deployment(Stored):
     server_memory: int | None = None  # bytes; 0: no server stands between client and devices
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Json]:
         """What is known, by name; a number that nothing can have is not."""
         values = {name: getattr(self, name) for name in NAMES}
         return {name: value for name, value in values.items() if _possible(value)}
 
     def completed(self, other: Deployment) -> Deployment:
         """With the facts of `other` where this one knows none, or only which it may be."""
-        own = {
+        known: dict[str, Any] = {
             name: value
             for name, value in self.facts.items()
             if not _one_of(other.facts.get(name), value)
         }
-        return replace(self, **{**other.facts, **own})
+        return replace(self, **{**other.facts, **known})
 
 
 def _one_of(value: Any, several: Any) -> bool:
@@ -84,7 +85,7 @@ def _possible(value: Any) -> bool:
 NAMES = tuple(each.name for each in fields(Deployment) if each.name not in OWN)
 
 
-def of_environment(environment: Mapping[str, Any]) -> Deployment:
+def of_environment(environment: JsonObject) -> Deployment:
     """That of a run's target; all unknown in files of before.  StoredError if it is no such."""
     target = environment.get("target")
     stored = target.get("deployment", {}) if isinstance(target, Mapping) else {}

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.evidence.values import JsonObject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class KernelCache(Stored):
 
     state: str  # the state reached: cold, warm, bypass, memory, unknown
     method: str  # drop_caches, fadvise, read, O_DIRECT, none
-    facts: Mapping[str, Any]  # what the backend adds, by names of its own
+    facts: JsonObject  # what the backend adds, by names of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class CacheState(Stored):
     reads: bool | None  # the state was made, for a phase that reads
     state: str | None
     method: str | None = None
-    facts: Mapping[str, Any] | None = None
+    facts: JsonObject | None = None
     kernels: tuple[KernelCache, ...] | None = None
 
 
@@ -70,7 +70,7 @@ class Settling(Stored):
 
     reached: bool  # quiet, before the wait ended
     seconds: float
-    state: Mapping[str, Any] | None  # what the backend looked at, by names of its own
+    state: JsonObject | None  # what the backend looked at, by names of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ class EngineOutput(Stored):
     processes: int | None  # all together
     started: str | None = None  # as printed; of imports only
     notes: tuple[Note, ...] | None
-    facts: Mapping[str, Any] | None  # what else a parser tells (`Parsed.facts`)
+    facts: JsonObject | None  # what else a parser tells (`Parsed.facts`)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,11 +6,10 @@ writes, the counts are those that the analysis must find in what was written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fsmatrix.results.evidence.stored import Stored, StoredError, read
+from fsmatrix.results.evidence.values import JsonObject
 
 FACT = "lhcb"
 LOW, HIGH = 5050.0, 5500.0  # MeV: the histogram's range
@@ -31,8 +30,7 @@ class Selection(Stored):
 
     def differing(self, other: Selection) -> int:
         """Events that the two have not in the same place, at least."""
-        ours, theirs = self.document(), other.document()
-        cuts: int = max(abs(ours[name] - theirs[name]) for name in CUTS)
+        cuts: int = max(abs(getattr(self, name) - getattr(other, name)) for name in CUTS)
         if len(self.counts) != len(other.counts):
             return max(self.no_pions, cuts)
         apart = [own - others for own, others in zip(self.counts, other.counts, strict=True)]
@@ -56,7 +54,7 @@ class Analysed(Stored):
     files: int
 
 
-def analysed(facts: Mapping[str, Any]) -> Analysed | None:
+def analysed(facts: JsonObject) -> Analysed | None:
     """What the facts of a phase tell of the analysis; None if they tell nothing, or nonsense."""
     if FACT not in facts:
         return None

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fsmatrix.results.evidence.stored import Stored, StoredError, read
+from fsmatrix.results.evidence.values import JsonObject
 
 FACT = "replay"
 
@@ -102,7 +102,7 @@ class Replayed(Stored):
     buffered: int  # operations that went without O_DIRECT
 
 
-def replayed(facts: Mapping[str, Any]) -> Replayed | None:
+def replayed(facts: JsonObject) -> Replayed | None:
     """What the facts of a phase tell of a replay; None if they tell none, or nonsense."""
     if FACT not in facts:
         return None

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.evidence.values import JsonObject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +163,7 @@ class TraceStatistics(Stored):
     timed: bool
     anonymised: bool
     unseen: Mapping[str, int]
-    facts: Mapping[str, Any]
+    facts: JsonObject
     operations: int
     seconds: float | None  # from the first issue to the last
     files: int

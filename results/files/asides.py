@@ -23,11 +23,16 @@ def beside(path: Path, end: str = ".tmp") -> Path:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """An OSError of a write says which file it was: the system names it only where it opens it."""
+    """An OSError of a write says which file it was: the system names it only where it opens it.
+
+    One that a library made without an errno keeps its text as `strerror`.
+    """
     try:
         yield
     except OSError as error:
         if error.filename is None:
+            if error.errno is None:
+                error.strerror = str(error)
             error.filename = str(path)
         raise
 
@@ -37,12 +42,14 @@ def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
     """Where to write what becomes `path` when the block ends; if it raises, `path` stays as it was.
 
     `aside`: another name in the same folder than that of `beside`.  Nothing is made durable: the
-    block syncs what it wrote, and `sync_directory` the new name.  OSError as the system gives it.
+    block syncs what it wrote, and `sync_directory` the new name.  OSError as the system gives it,
+    with the name of a file.
     """
     aside = aside or beside(path)
     try:
-        yield aside
-        aside.replace(path)
+        with naming(path):
+            yield aside
+            aside.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)

@@ -7,13 +7,14 @@ raises ParseError, and nothing but ParseError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fsmatrix.results.evidence.evidence import Note as Note
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.record import Phase
 
@@ -35,13 +36,13 @@ class Parsed:
     version: str = ""
     phases: tuple[Phase, ...] = ()
     argv: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)  # in the words of the workload
+    options: JsonObject = field(default_factory=dict)  # in the words of the workload
     nodes: int | None = None  # client nodes
     processes: int | None = None  # all together
     started: str = ""  # as printed; ISO 8601 UTC where the output is sure of the zone
     failure: str = ""  # why the run failed, one sentence; empty if it did not
     notes: tuple[Note, ...] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)  # JSON-able: what else it told
+    facts: JsonObject = field(default_factory=dict)  # what else it told
 
 
 Parser = Callable[[str, str], list[Parsed]]

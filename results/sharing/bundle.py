@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import h5py
 import psutil
 
+from fsmatrix.results.evidence.values import Json, inside
 from fsmatrix.results.files import archive, freshness, safefile
 from fsmatrix.results.files.archive import Tell
 from fsmatrix.results.files.asides import sync_directory
@@ -143,7 +143,7 @@ class _Maker:
     def _leave(self, path: Path, reason: str) -> None:
         self.left_out.append((str(path.relative_to(self.store.directory)), reason))
 
-    def _merge(self, files: list[Path], plan: dict[str, Any] | None, time: int) -> None:
+    def _merge(self, files: list[Path], plan: dict[str, Json] | None, time: int) -> None:
         """campaign.h5, and the run files among the members."""
         merged = self.stage / MERGED
         root = self.stage if self.anonymiser else self.store.directory
@@ -177,8 +177,8 @@ class _Maker:
 
     # -- anonymous ---------------------------------------------------------------------------
     def _anonymous(
-        self, files: list[Path], plan: dict[str, Any] | None
-    ) -> tuple[list[Path], dict[str, Any] | None]:
+        self, files: list[Path], plan: dict[str, Json] | None
+    ) -> tuple[list[Path], dict[str, Json] | None]:
         """Run files and plan without names; the run files stand in the stage."""
         learner = Learner()
         vocabulary = learner.vocabulary
@@ -188,7 +188,7 @@ class _Maker:
         vocabulary.learn_text(str(self.store.directory.resolve()))
         if plan is not None:
             learner.document(plan)
-            learner.campaign(plan["source"]["text"])
+            learner.campaign(bundlefacts.source_text(plan))
         readable = []
         for path, record in self._records(files, "read"):
             learner.record(record)
@@ -214,17 +214,17 @@ class _Maker:
             yield path, record
             self.tell(what, done, len(files))
 
-    def _anonymous_plan(self, anonymiser: Anonymiser, plan: dict[str, Any]) -> dict[str, Any]:
-        source = plan["source"]
-        renamed: dict[str, Any] = anonymiser.document({**plan, "source": {"file": source["file"]}})
+    def _anonymous_plan(self, anonymiser: Anonymiser, plan: dict[str, Json]) -> dict[str, Json]:
+        file = inside(plan, "source")["file"]
+        renamed: dict[str, Json] = anonymiser.document({**plan, "source": {"file": file}})
         try:
-            renamed["source"]["text"] = anonymiser.campaign(source["text"])
+            text = anonymiser.campaign(bundlefacts.source_text(plan))
         except ValueError as error:
             raise StoreError(self.store.directory / CAMPAIGN, str(error)) from error
-        return renamed
+        return {**renamed, "source": {**inside(renamed, "source"), "text": text}}
 
     # -- documents ---------------------------------------------------------------------------
-    def _plan(self) -> dict[str, Any] | None:
+    def _plan(self) -> dict[str, Json] | None:
         """campaign.json; None if there is none."""
         path = self.store.directory / CAMPAIGN
         if path.is_symlink():
@@ -232,13 +232,13 @@ class _Maker:
         if path.is_symlink() or not path.exists():
             return None
         try:
-            plan: dict[str, Any] = from_json(safefile.read_text(path))
+            plan: dict[str, Json] = from_json(safefile.read_text(path))
             bundlefacts.check_plan(plan)
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(path, f"damaged: {error}") from error
         return plan
 
-    def _documents(self, folder: str, plan: dict[str, Any] | None) -> None:
+    def _documents(self, folder: str, plan: dict[str, Json] | None) -> None:
         facts = bundlefacts.facts_of(self.members[MERGED])
         versions = {
             "bundled_with": bundlefacts.bundled_with(),
@@ -248,7 +248,7 @@ class _Maker:
         self.members[MARKER] = self.store.directory / MARKER
         self._write("versions.json", json.dumps(versions, indent=1) + "\n")
         if plan is not None:
-            self._write("campaign.yaml", plan["source"]["text"])
+            self._write("campaign.yaml", bundlefacts.source_text(plan))
             self._write(CAMPAIGN, json.dumps(plan))
         report = self.store.directory / REPORT
         if not self.anonymiser and report.is_file() and not report.is_symlink():

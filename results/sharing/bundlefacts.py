@@ -16,6 +16,8 @@ import h5py
 import jinja2
 import numpy as np
 
+from fsmatrix.results.evidence import values
+from fsmatrix.results.evidence.values import Json, JsonObject, inside
 from fsmatrix.results.files.campaign.campaignread import text
 
 MACHINE = ("fsmatrix", "python", "system", "kernel", "cpu")
@@ -53,7 +55,7 @@ def facts_of(path: Path) -> Facts:
     )
 
 
-def _measured(environments: list[dict[str, Any]]) -> dict[str, list[str]]:
+def _measured(environments: list[dict[str, Json]]) -> dict[str, list[str]]:
     versions_of: dict[str, set[str]] = {}
     for environment in environments:
         for name, version in _versions(environment):
@@ -61,15 +63,14 @@ def _measured(environments: list[dict[str, Any]]) -> dict[str, list[str]]:
     return {name: sorted(versions) for name, versions in sorted(versions_of.items())}
 
 
-def _versions(environment: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    machine = environment.get("machine", {})
-    if isinstance(machine, Mapping):
-        yield from ((name, machine[name]) for name in MACHINE if name in machine)
-        yield from machine.get("libraries", {}).items()
+def _versions(environment: JsonObject) -> Iterator[tuple[str, Json]]:
+    machine = inside(environment, "machine")
+    yield from ((name, machine[name]) for name in MACHINE if name in machine)
+    yield from inside(machine, "libraries").items()
     if "mpi" in environment:
         yield "mpi", environment["mpi"]
-    launcher = environment.get("launcher")
-    if isinstance(launcher, Mapping) and "version" in launcher:
+    launcher = inside(environment, "launcher")
+    if "version" in launcher:
         yield str(launcher.get("name", "launcher")), launcher["version"]
 
 
@@ -102,26 +103,32 @@ def check_plan(plan: Any) -> None:
         raise ValueError("something else stands where a text or a number should")
 
 
-def command(plan: Mapping[str, Any], folder: str) -> str:
+def source_text(plan: JsonObject) -> str:
+    """The campaign as its author wrote it."""
+    return values.text(inside(plan, "source"), "text")
+
+
+def command(plan: JsonObject, folder: str) -> str:
     """The command that makes the same plan again from campaign.yaml, on any machine.
 
     Beside `folder`, since no store may be inside another.  `plan`: campaign.json.  Its shard is
     left out: the whole campaign is run.
     """
-    request = plan.get("request", {})
+    request = {"sets": (), "only": (), **inside(plan, "request")}
     words = ["fsmatrix", "run", f"{folder}/campaign.yaml", "--seed", str(plan["seed"])]
-    for setting in [*_of_the_site(plan), *request.get("sets", [])]:
+    for setting in [*_of_the_site(plan), *values.texts(request, "sets")]:
         words += ["--set", setting]
-    for selection in request.get("only", []):
+    for selection in values.texts(request, "only"):
         words += ["--only", selection]
     return shlex.join([*words, "-o", "again"])
 
 
-def _of_the_site(plan: Mapping[str, Any]) -> Iterator[str]:
+def _of_the_site(plan: JsonObject) -> Iterator[str]:
     """Settings that neither the campaign nor the command line made: the site's and the user's."""
-    own = f"{plan['source']['file']}:"
-    for row in plan.get("settings", []):
-        origin, key = row["origin"], row["key"]
+    own = f"{values.text(inside(plan, 'source'), 'file')}:"
+    settings = plan.get("settings")
+    for row in map(inside, settings if isinstance(settings, list) else ()):
+        origin, key = values.text(row, "origin"), values.text(row, "key")
         elsewhere = re.search(r":\d+$", origin) and not origin.startswith((own, "--set", "varied"))
         if elsewhere and not key.startswith("site."):
             yield f"{key}={json.dumps(row['value'])}"

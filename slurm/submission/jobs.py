@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.slurm.scheduler import BatchJob
 from fsmatrix.slurm.submission.division import Part
@@ -133,7 +134,7 @@ def check(plan: Plan, parts: Sequence[Part], allowed: float | None = None) -> No
         refuse(
             "time" if section.time is not None else "partition",
             f"a job of {longest} s is too short, {needed} s are needed: a run may take "
-            f"{plan.settings.campaign.limits.time_per_run:g} s (limits.time_per_run), and ends "
+            f"{plan.settings.campaign.limits.time_per_run:g} s (limits.time_per_run), and must end "
             f"before its job, which is warned {_warned(plan)} s before the limit",
         )
     systems = {part.system for part in parts}
@@ -166,7 +167,7 @@ def _limit(plan: Plan, seconds: float, allowed: float | None) -> int:
     return math.ceil(min(seconds, longest) / 60) * 60
 
 
-def _place(section: SlurmSection) -> dict[str, Any]:
+def _place(section: SlurmSection) -> dict[str, Json]:
     named = {name: getattr(section, name) for name in ("partition", "account", "qos")}
     return {name: value for name, value in named.items() if value is not None}
 

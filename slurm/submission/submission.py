@@ -15,9 +15,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import filelock
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fsmatrix.results.files import safefile, trust
 from fsmatrix.results.files.asides import write_whole
@@ -35,6 +36,8 @@ VERSION = 1
 @dataclass(frozen=True)
 class Submission:
     """A submitted campaign; `write` keeps it, `read` gives it back."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     token: str  # of this directory: begins the token of each of its jobs
     scheduler: str
@@ -64,7 +67,7 @@ def folder(out: Path) -> Path:
 
 
 @contextmanager
-def alone(out: Path) -> Iterator[None]:
+def submit_lock(out: Path) -> Iterator[None]:
     """One `submit` at a time; StoreError if another is at work, NotTrusted if not ours."""
     trust.make_folder(folder(out))
     try:
@@ -74,7 +77,7 @@ def alone(out: Path) -> Iterator[None]:
         raise StoreError(out, "another `fsmatrix submit` of it is at work") from error
 
 
-def tried(out: Path) -> bool:
+def scripts_written(out: Path) -> bool:
     """Whether a job's script was written: the batch system may have it."""
     return any(folder(out).glob("*.sh"))
 
@@ -106,10 +109,13 @@ def read(out: Path) -> Submission | None:
         data = from_json(safefile.read_text(path))
         if data.pop("version") != VERSION:
             raise StoreError(path, "was written by another version of fsmatrix")
-        parts = tuple(_part(values) for values in data.pop("parts"))
-        return Submission(parts=parts, only=tuple(data.pop("only")), **data)
+        return TypeAdapter(Submission).validate_python(data)
     except FileNotFoundError:
         return None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise StoreError(path, f"damaged: {place}: {first['msg']}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(path, f"damaged: {error}") from error
 
@@ -144,10 +150,3 @@ def submitted(out: Path) -> list[Submitted]:
         except (ValueError, TypeError):
             continue
     return jobs
-
-
-def _part(values: dict[str, Any]) -> Part:
-    values["blocks"] = tuple(values["blocks"])
-    values["engines"] = tuple(values["engines"])
-    values["runs"] = tuple((case, repetition) for case, repetition in values["runs"])
-    return Part(**values)

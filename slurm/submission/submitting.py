@@ -67,13 +67,13 @@ class Submitter:
         try:
             return self._submit(plan, out, resume, directory)
         except (CampaignError, StoreError, SchedulerError) as error:
-            if new and (not isinstance(error, SchedulerAway) or not files.tried(out)):
+            if new and (not isinstance(error, SchedulerAway) or not files.scripts_written(out)):
                 files.withdraw(out)
             raise
 
     def _submit(self, plan: Plan, out: Path, resume: bool, directory: Path) -> Outcome:
         store = open_store(plan, out, resume)
-        with files.alone(out):
+        with files.submit_lock(out):
             before = files.read(out)
             if before is not None and not resume:
                 raise StoreError(

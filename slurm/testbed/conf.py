@@ -62,7 +62,7 @@ class SlurmTestbedOptions(BaseModel):
 
 
 def refusal(folder: Path) -> str:
-    """Why a bed cannot live in this directory (empty: it can)."""
+    """Why a test bed cannot live in this directory (empty: it can)."""
     if not _PLAIN.fullmatch(str(folder)):
         return (
             f"{str(folder)!r}: slurm.conf can hold only letters, digits and . _ / + - in a path; "
@@ -97,11 +97,11 @@ def _free(port: int) -> bool:
     return True
 
 
-def conf_text(folder: Path, bed: str, options: SlurmTestbedOptions, port: int) -> str:
+def conf_text(folder: Path, testbed_id: str, options: SlurmTestbedOptions, port: int) -> str:
     """slurm.conf.  The controller listens on `port`, node K on port + K.
 
     Only slurmctld can be told to listen on loopback alone; munge keeps strangers from the rest.
-    The name of the cluster is the bed's own.
+    The name of the cluster is the test bed's own.
     """
     nodes = f"node[1-{options.nodes}]" if options.nodes > 1 else "node1"
     ports = f"[{port + 1}-{port + options.nodes}]" if options.nodes > 1 else str(port + 1)
@@ -109,7 +109,7 @@ def conf_text(folder: Path, bed: str, options: SlurmTestbedOptions, port: int) -
     licenses = f"Licenses={options.licenses}\n" if options.licenses else ""
     return f"""\
 # A test bed of fsmatrix: all nodes are this machine.
-ClusterName=fsmatrix{bed}
+ClusterName=fsmatrix{testbed_id}
 SlurmctldHost=localhost
 SlurmctldPort={port}
 CommunicationParameters=NoCtldInAddrAny

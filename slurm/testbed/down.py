@@ -26,7 +26,7 @@ def end(home: Home, entries: list[Entry]) -> list[str]:
     """One sentence for each thing that was ended or left alone.
 
     Jobs are cancelled and get KillWait to end; what is left of them is then killed.  A process
-    is a job's if it is in the UTS namespace of one of the bed's nodes.  If anything is left
+    is a job's if it is in the UTS namespace of one of the test bed's nodes.  If anything is left
     alone, all stays in the journal.  BackendError if this process itself is one of the jobs.
     """
     daemons = [entry for entry in entries if entry.kind == "process"]
@@ -69,10 +69,10 @@ def _jobs(home: Home) -> list[str]:
 
 
 def _namespaces(home: Home, here: list[Entry], held: ExitStack) -> set[str]:
-    """UTS namespaces of the bed's nodes, held open so that none is given to anybody else.
+    """UTS namespaces of the test bed's nodes, held open so that none is given to anybody else.
 
-    Those of slurmds that run; of Slurm's programs that log into this bed; and of others that
-    were written down, if what is in them names this bed's slurm.conf.  BackendError if this
+    Those of slurmds that run; of Slurm's programs that log into this test bed; and of others that
+    were written down, if what is in them names this test bed's slurm.conf.  BackendError if this
     process itself is in one.
     """
     ours = namespace("self")
@@ -138,7 +138,7 @@ def _processes() -> Iterator[process.Seen]:
 
 
 def _logs_here(home: Home, pid: int) -> bool:
-    """Whether it is a program of Slurm (its command line may say anything) of this bed."""
+    """Whether it is a program of Slurm (its command line may say anything) of this test bed."""
     try:
         name = Path(f"/proc/{pid}/exe").readlink().name
     except (FileNotFoundError, ProcessLookupError, PermissionError):

@@ -6,7 +6,6 @@ import os
 import secrets
 import time
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry
@@ -15,6 +14,7 @@ from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.home import Home, Kind
 from fsmatrix.backends.testbed.steps import Steps
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.slurm.testbed.conf import SlurmTestbedOptions, conf_text, free_ports
 
 KIND = Kind(
@@ -32,10 +32,12 @@ _PRIVATE = ("SINFO_FORMAT", "SINFO_PARTITION", "SQUEUE_FORMAT", "SLURM_CLUSTERS"
 _POLL = 0.01
 
 
-def bring_up(home: Home, options: SlurmTestbedOptions, bed: str, steps: Steps) -> dict[str, Any]:
-    """All steps; returns the facts of the bed."""
+def bring_up(
+    home: Home, options: SlurmTestbedOptions, testbed_id: str, steps: Steps
+) -> dict[str, Json]:
+    """All steps; returns the facts of the test bed."""
     port = free_ports(options.nodes)
-    home.conf.write_text(conf_text(home.folder, bed, options, port))
+    home.conf.write_text(conf_text(home.folder, testbed_id, options, port))
     with steps.step("munged"):
         _munged(home, steps)
     with steps.step("slurmctld"):
@@ -53,7 +55,7 @@ def bring_up(home: Home, options: SlurmTestbedOptions, bed: str, steps: Steps) -
 
 
 def _munged(home: Home, steps: Steps) -> None:
-    """A munge of the bed's own: without it any user of this machine could run jobs as root."""
+    """A munge of the test bed's own: without it any user of this machine could run jobs as root."""
     key, run = home.folder / "munge.key", home.folder / "run"
     with os.fdopen(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(secrets.token_bytes(_KEY_BYTES))
@@ -106,17 +108,17 @@ def _wait_for_nodes(
 def not_ready(home: Home, options: SlurmTestbedOptions) -> list[str]:
     """Why jobs cannot start on all nodes yet (empty: they can)."""
     try:
-        return troubles(node_states(home, START_WITHIN), options)
+        return node_problems(node_states(home, START_WITHIN), options)
     except ToolError as error:
         return [f"slurmctld does not answer: {error}"]
 
 
 def note_namespace(home: Home, entry: Entry) -> None:
-    """Write down the UTS namespace of a node: what runs in it belongs to the bed.
+    """Write down the UTS namespace of a node: what runs in it belongs to the test bed.
 
     CephError (a BackendError) if slurmd ended before it had one.
     """
-    while (name := namespace(int(entry.facts["pid"]))) in ("", namespace("self")):
+    while (name := namespace(process.pid_of(entry))) in ("", namespace("self")):
         daemons.check(home, [entry])  # unshare(1) has not got so far yet
         time.sleep(_POLL)
     home.journal.begin("uts", node=entry.facts["role"], name=name)
@@ -131,7 +133,7 @@ def namespace(pid: int | str) -> str:
 
 
 def answer(home: Home, *argv: str, deadline: float = START_WITHIN, check: bool = True) -> tools.Ran:
-    """Run one of Slurm's commands against this bed; ToolError as tools.run."""
+    """Run one of Slurm's commands against this test bed; ToolError as tools.run."""
     unset = [word for name in _PRIVATE if name in os.environ for word in ("-u", name)]
     return tools.run(["env", *unset, f"SLURM_CONF={home.conf}", *argv], deadline, check)
 
@@ -143,7 +145,7 @@ def node_states(home: Home, deadline: float) -> dict[str, str]:
     return {words[0]: words[1] for words in lines if len(words) == 2}
 
 
-def troubles(states: dict[str, str], options: SlurmTestbedOptions) -> list[str]:
+def node_problems(states: dict[str, str], options: SlurmTestbedOptions) -> list[str]:
     """A sentence for each node that does not serve; a trailing * means that it does not answer."""
     states_of = ((name, states.get(name, "missing")) for name in options.names)
     return [

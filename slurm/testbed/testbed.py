@@ -2,31 +2,30 @@
 
     from fsmatrix.slurm.testbed.testbed import SlurmTestbed, SlurmTestbedOptions, down, status, up
 
-    bed = up(SlurmTestbedOptions(nodes=4), "/tmp/x/bed")  # a directory that is missing or empty
-    bed.conf                 # path of slurm.conf (text)
-    bed.environment()        # {"SLURM_CONF": ...}: all that sbatch, srun... need
-    bed.nodes                # ("node1", "node2", ...): their host names
-    bed.run("sbatch", "job.sh")       # a Slurm command; Ran(returncode, stdout, stderr)
-    bed.kill("slurmd.node2"); bed.restart("slurmd.node2")
-    bed.stop("slurmctld"); bed.resume("slurmctld")           # SIGSTOP, SIGCONT
-    bed.end_slurmctld(); bed.kill("slurmctld"); bed.restart("slurmctld")
-    bed.wait_ready(60)       # until slurmctld answers and all nodes serve
-    SlurmTestbed.open("/tmp/x/bed")       # a bed that another process brought up
+    testbed = up(SlurmTestbedOptions(nodes=4), "/tmp/x/bed")  # a directory that is missing or empty
+    testbed.conf                 # path of slurm.conf (text)
+    testbed.environment()        # {"SLURM_CONF": ...}: all that sbatch, srun... need
+    testbed.nodes                # ("node1", "node2", ...): their host names
+    testbed.run("sbatch", "job.sh")       # a Slurm command; Ran(returncode, stdout, stderr)
+    testbed.kill("slurmd.node2"); testbed.restart("slurmd.node2")
+    testbed.stop("slurmctld"); testbed.resume("slurmctld")           # SIGSTOP, SIGCONT
+    testbed.end_slurmctld(); testbed.kill("slurmctld"); testbed.restart("slurmctld")
+    testbed.wait_ready(60)       # until slurmctld answers and all nodes serve
+    SlurmTestbed.open("/tmp/x/bed")       # a test bed that another process brought up
     status("/tmp/x/bed")     # dict; never hangs
-    down("/tmp/x/bed")       # list of sentences; idempotent; ends the bed's jobs too
+    down("/tmp/x/bed")       # list of sentences; idempotent; ends the test bed's jobs too
 
 Each slurmd is in a UTS namespace of its own, so its jobs see the node's host name.  A killed
-slurmd leaves its job steps running, as on a real node.  Beds live side by side.
+slurmd leaves its job steps running, as on a real node.  Test beds live side by side.
 """
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry
@@ -34,12 +33,21 @@ from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.rights import Capability, has
 from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.base import BaseTestbed, lacking
+from fsmatrix.backends.testbed.daemons import Daemon
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.steps import Steps
+from fsmatrix.results.evidence.values import Json, JsonObject, text
 from fsmatrix.slurm.testbed import down as testbed_down
 from fsmatrix.slurm.testbed import make as testbed_make
 from fsmatrix.slurm.testbed.conf import SlurmTestbedOptions, refusal
-from fsmatrix.slurm.testbed.make import KIND, START_WITHIN, answer, node_states, not_ready, troubles
+from fsmatrix.slurm.testbed.make import (
+    KIND,
+    START_WITHIN,
+    answer,
+    node_problems,
+    node_states,
+    not_ready,
+)
 
 __all__ = ["SlurmTestbed", "SlurmTestbedOptions", "down", "missing", "status", "up"]
 
@@ -57,34 +65,34 @@ class SlurmTestbed(BaseTestbed[SlurmTestbedOptions]):
 
     @classmethod
     def refusal(cls, options: SlurmTestbedOptions, folder: Path) -> str:  # noqa: ARG003
-        """Why there can be no such bed in this directory (empty: there can)."""
+        """Why there can be no such test bed in this directory (empty: there can)."""
         return missing() or refusal(folder)
 
     @classmethod
     def bring_up(
-        cls, home: Home, options: SlurmTestbedOptions, identity: Mapping[str, Any], steps: Steps
-    ) -> dict[str, Any]:
+        cls, home: Home, options: SlurmTestbedOptions, identity: JsonObject, steps: Steps
+    ) -> dict[str, Json]:
         """What `make.bring_up` does, and its facts for the test bed's own file."""
-        return {"facts": testbed_make.bring_up(home, options, identity["id"], steps)}
+        return {"facts": testbed_make.bring_up(home, options, text(identity, "id"), steps)}
 
     @classmethod
     def end(cls, home: Home, entries: list[Entry]) -> list[str]:
         """End daemons and jobs, as `down.end`; BackendError in one of its own jobs."""
         return testbed_down.end(home, entries)
 
-    def look(self, states: list[dict[str, Any]]) -> dict[str, Any]:
+    def look(self, states: Sequence[Daemon]) -> dict[str, Json]:
         """`health`, and `nodes`: Slurm's own state of each, if slurmctld answers.
 
         Waits at most STATUS_WITHIN seconds for it, and not at all if it does not run.
         """
-        (state,) = [daemon["state"] for daemon in states if daemon["role"] == "slurmctld"]
+        (state,) = [daemon.state for daemon in states if daemon.role == "slurmctld"]
         if state != "running":
             return {"health": [f"slurmctld is {state}"]}
         try:
             nodes = node_states(self._home, STATUS_WITHIN)
         except ToolError as error:
             return {"health": [f"slurmctld does not answer: {error}"]}
-        return {"health": troubles(nodes, self.options), "nodes": nodes}
+        return {"health": node_problems(nodes, self.options), "nodes": nodes}
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -96,11 +104,11 @@ class SlurmTestbed(BaseTestbed[SlurmTestbedOptions]):
         return {"SLURM_CONF": self.conf}
 
     def run(self, *argv: str, deadline: float = START_WITHIN, check: bool = True) -> tools.Ran:
-        """Run a command against this bed; ToolError if it is too slow or, with `check`, fails."""
+        """Run a Slurm command; ToolError if it is too slow or, with `check`, fails."""
         return answer(self._home, *argv, deadline=deadline, check=check)
 
     def restart(self, role: str) -> Entry:
-        """As every bed; a slurmd is in a namespace of its own again."""
+        """As of every test bed; a slurmd gets a namespace of its own again."""
         entry = super().restart(role)
         if role.startswith("slurmd."):
             testbed_make.note_namespace(self._home, entry)

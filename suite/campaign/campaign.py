@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from fsmatrix.results.case import DEFAULT_DEVICE_STATE
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import Duration, PositiveDuration, PositiveSize
 from fsmatrix.suite.campaign.deployment import DeploymentSection
 from fsmatrix.suite.campaign.problems import CampaignError, Problem
@@ -44,7 +45,7 @@ def _level(value: Any) -> Any:
     """A level is text, a number, a boolean, or a list of those."""
     parts = value if isinstance(value, list) and value else [value]
     if not all(isinstance(part, str | int | float | bool) for part in parts):
-        raise ValueError("a level is text, a number, true, false, or a list of those")
+        raise ValueError("a level must be text, a number, true, false, or a list of those")
     return value
 
 
@@ -151,14 +152,14 @@ class Target(Section):
     """A storage system under test."""
 
     backend: str = Field(description="name of the backend")
-    options: dict[str, Any] = Field(default={}, description="options of the backend")
+    options: dict[str, Json] = Field(default={}, description="options of the backend")
     when: Literal["always", "usable", "fallback", "root", "not-root"] = Field(
         default="always",
         description="usable: take part if this machine can provide it now; fallback: likewise, but "
         "only while fewer than two others do; root, not-root: as this user only.  If a target "
         "is `always` and cannot be provided, the campaign is refused",
     )
-    testbed: dict[str, Any] | None = Field(
+    testbed: dict[str, Json] | None = Field(
         default=None,
         description="bring up a real Ceph or DAOS on this machine for it, with these options of "
         "`fsmatrix testbed up`; storage_nodes (and for Ceph interface) is then a cluster factor",
@@ -192,7 +193,7 @@ class WorkloadEntry(Section):
     engine: str | None = Field(
         default=None, description="program that does it; default: the workload's first"
     )
-    options: dict[str, Any] = Field(default={}, description="options of the workload")
+    options: dict[str, Json] = Field(default={}, description="options of the workload")
     geometry: PartialGeometry = Field(
         default=PartialGeometry(), description="overrides the campaign's"
     )

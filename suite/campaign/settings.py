@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.campaign import Campaign
 from fsmatrix.suite.campaign.check import refused_paths, validate
@@ -24,7 +26,7 @@ from fsmatrix.suite.campaign.yamlio import KeyPath, Tree, flatten, load, parse, 
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(Stored):
     """A campaign's text and the name under which problems report it."""
 
     text: str
@@ -163,7 +165,7 @@ def _merge(lower: Tree, upper: Tree, path: KeyPath, low: Any, up: Any, result: T
     return data
 
 
-def _other_launcher(path: KeyPath, low: dict[str, Any], up: dict[str, Any]) -> bool:
+def _other_launcher(path: KeyPath, low: JsonObject, up: JsonObject) -> bool:
     return path == ("launcher",) and "name" in up and up["name"] != low.get("name", "auto")
 
 
@@ -239,7 +241,7 @@ def _key(node: Any, part: str, where: str, source: str) -> str | int:
         if part.isascii() and part.isdigit() and len(part) < 10 and int(part) < len(node):
             return int(part)
         hint = did_you_mean(part, [str(i) for i in range(min(len(node), 20))])
-        raise refuse(Origin(source), where, f"no such item of the list{hint}")
+        raise refuse(Origin(source), where, f"the list has no such item{hint}")
     raise refuse(Origin(source), where, "the key above it holds a value, not a mapping")
 
 

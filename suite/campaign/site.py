@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field
 
 from fsmatrix.backends.system.mounts import mounted_at
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import PositiveSize
 from fsmatrix.suite.campaign.campaign import Defaults
 from fsmatrix.suite.campaign.check import validate
@@ -253,7 +254,7 @@ def site_presets(file: SiteFile) -> Tree:
     """The site's `defaults` as a campaign tree; `mpi` presets the launcher."""
     presets = file.tree.data.get("defaults") if isinstance(file.tree.data, dict) else None
     origins = {path[1:]: o for path, o in file.tree.origins.items() if path[:1] == ("defaults",)}
-    data: dict[str, Any] = dict(presets or {})
+    data: dict[str, Json] = dict(presets or {})
     mpi = file.site.mpi
     if mpi.launcher is not None and "launcher" not in data:
         data["launcher"] = {"name": mpi.launcher}

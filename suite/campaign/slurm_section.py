@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import PositiveDuration
 from fsmatrix.suite.campaign.section import Count, Name, Section
 
@@ -14,14 +15,14 @@ OPTION = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # Burst buffers and DataWarp.  Not #PBS and #BSUB: sbatch obeys them, above its own directives.
 DIRECTIVE = re.compile(r"#(BB|DW) [\x20-\x7e]+", re.ASCII)
-# Options of sbatch that `submit` itself says, and why nobody else may.
+# Options of sbatch that `submit` sets itself, and why nobody else may.
 OWN = {
     **dict.fromkeys(
         ("nodes", "ntasks", "ntasks-per-node", "nodelist-count"),
         "the campaign's geometry says it",
     ),
     **dict.fromkeys(("job-name", "dependency"), "it keeps jobs of one storage system apart"),
-    "comment": "a job whose submission was cut off is found again by it",
+    "comment": "it identifies a job whose submission was interrupted",
     **dict.fromkeys(
         ("output", "error", "open-mode", "chdir", "workdir"),
         "`fsmatrix status` must find what jobs print",
@@ -40,15 +41,16 @@ OWN = {
             "usage",
             "version",
         ),
-        "jobs would not be what was planned",
+        "jobs would not do what was planned",
     ),
     **dict.fromkeys(("export-file", "bbf", "nodefile"), "it names a file that Slurm would read"),
     **dict.fromkeys(
-        ("uid", "gid", "get-user-env", "reboot"), "jobs run as who submits them, on nodes as found"
+        ("uid", "gid", "get-user-env", "reboot"),
+        "jobs run as the user who submits them, on nodes as they are",
     ),
     **dict.fromkeys(
         ("signal", "requeue", "no-requeue", "kill-on-invalid-dep"),
-        "jobs end cleanly before their limit and go on in the next one by it",
+        "it makes jobs end cleanly before their limit, and the next one continue",
     ),
 }
 
@@ -67,7 +69,7 @@ def _directive(text: str) -> str:
         raise ValueError(f"{text!r} is an option of sbatch: write it as a key of this section")
     if not DIRECTIVE.fullmatch(text):
         raise ValueError(
-            f"{text!r} is no directive that is handed on: #BB or #DW, a blank and text, "
+            f"{text!r} is not a directive that is passed on: write #BB or #DW, a blank and text, "
             "such as '#BB create_persistent name=bb capacity=1TB'"
         )
     return text
@@ -81,7 +83,7 @@ def _option(value: Any) -> Any:
 
 
 def owned(name: str) -> str:
-    """Why an option of sbatch is not for settings (empty: it is).
+    """Why an option of sbatch cannot be set in `slurm` (empty: it can).
 
     sbatch takes the beginning of a name for the whole: `outpu` is `output`, `wra` is `wrap`.
     """
@@ -153,18 +155,18 @@ class SlurmSection(Section):
     def _names(self) -> SlurmSection:
         for name in self.options:
             if not OPTION.fullmatch(name.lower()):
-                raise ValueError(f"{name!r} is no option of sbatch")
+                raise ValueError(f"{name!r} is not an option of sbatch")
             if reason := owned(name):
-                raise ValueError(f"{name!r} is not for settings: {reason}")
+                raise ValueError(f"{name!r} cannot be set here: {reason}")
         for name in self.environment:
             if not VARIABLE.fullmatch(name):
-                raise ValueError(f"environment: {name!r} is no name of a variable")
+                raise ValueError(f"environment: {name!r} is not the name of a variable")
         chosen = [name for name in ("venv", "conda", "container") if getattr(self, name)]
         if len(chosen) > 1:
             raise ValueError(f"{' and '.join(chosen)} exclude each other")
         return self
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Json]:
         """The keys beyond the known ones, as they were written."""
         return dict(self.__pydantic_extra__ or {})

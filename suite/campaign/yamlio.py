@@ -18,6 +18,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse, shown
@@ -154,12 +155,12 @@ class _Reader:
         self.complain(node, path, f"the tag {node.tag} is not allowed; use plain YAML values")
         return None
 
-    def mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Any]:
-        data: dict[str, Any] = {}
+    def mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Json]:
+        data: dict[str, Json] = {}
         seen: dict[str, int] = {}
         for key, item, line in self.pairs(node, path):
             if key in seen:
-                message = f"the key {shown(key)} is there twice, first in line {seen[key]}"
+                message = f"the key {shown(key)} occurs twice, first in line {seen[key]}"
                 self.problems.append(Problem(self.file, line, dotted((*path, key)), message))
                 continue
             seen[key] = line

@@ -6,18 +6,19 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.case import Case, Geometry, canonical_json
+from fsmatrix.results.evidence.values import Json, JsonObject, Level, LevelValue, Scalar
 from fsmatrix.suite.campaign.check import describe, problem_of
 from fsmatrix.suite.campaign.problems import MAX_SHOWN, CampaignError, Problem
 from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.campaign.yamlio import KeyPath
-from fsmatrix.suite.cases.exclusions import Exclusions, either
+from fsmatrix.suite.cases.exclusions import Coordinate, Either, Exclusions
 from fsmatrix.suite.cases.factors import (
     Axes,
     Axis,
@@ -37,7 +38,7 @@ class Planned:
     case: Case
     entry: str  # name of the workload entry
     engine: str
-    coordinates: Mapping[str, Any]  # every factor, option, attribute; defaults filled in
+    coordinates: JsonObject  # every factor, option, attribute; defaults filled in
     realised: Mapping[str, str] = field(default_factory=dict)  # coordinate -> hardware, emulated
     reference: bool = False
     work: Workload | None = field(default=None, compare=False, repr=False)
@@ -104,16 +105,16 @@ class _Work:
     """Checked options of one combination."""
 
     work: Workload
-    differing: Mapping[str, Any]  # options that are not the default
-    options: Mapping[str, Any]  # all of them, as they are shown
+    differing: JsonObject  # options that are not the default
+    options: JsonObject  # all of them, as they are shown
 
 
 @dataclass(frozen=True)
 class _Cluster:
     """A target at one level of the cluster factors."""
 
-    level: Mapping[str, Any]
-    attributes: Mapping[str, Any]
+    level: Level
+    attributes: Mapping[str, Scalar]
     realised: Mapping[str, str]
 
 
@@ -126,7 +127,7 @@ class _Expansion:
         self.exclusions = exclusions
         self.excluded = 0
         self.problems: dict[KeyPath, Problem] = {}  # one for each place is enough
-        self.works: dict[tuple[Any, ...], _Work | None] = {}
+        self.works: dict[tuple[str, tuple[tuple[str, int], ...]], _Work | None] = {}
         self.clusters: dict[tuple[str, str], _Cluster] = {}
 
     def complain(self, path: KeyPath, message: str) -> None:
@@ -143,15 +144,16 @@ class _Expansion:
             levels = {a.factor: a.levels[i] for a, i in zip(axes_here, picks, strict=True)}
             cluster = self._cluster(target, _level(axes_here, levels))
             draft = fixed | dict(cluster.attributes) | levels
-            draft["processes"] = draft["nodes"] * draft["processes_per_node"]
+            geometry = Geometry(**{name: cast(int, draft[name]) for name in GEOMETRY})
+            draft["processes"] = geometry.processes
             if self.exclusions.excluded(entry.name, draft):
                 self.excluded += 1
                 continue
             work = self._work(entry, axes_here, picks)
             if work is not None:
-                yield _planned(entry, target, cluster, draft, work)
+                yield _planned(entry, target, cluster, draft, geometry, work)
 
-    def _cluster(self, target: TargetMember, level: Mapping[str, Any]) -> _Cluster:
+    def _cluster(self, target: TargetMember, level: Level) -> _Cluster:
         """What the target is like at a level; a bed that cannot be is left to the matrix."""
         key = (target.name, canonical_json(level))
         if key not in self.clusters:
@@ -162,10 +164,10 @@ class _Expansion:
             self.clusters[key] = cluster
         return self.clusters[key]
 
-    def _fixed(self, entry: EntryMember, target: TargetMember) -> dict[str, Any]:
+    def _fixed(self, entry: EntryMember, target: TargetMember) -> dict[str, Coordinate]:
         """Coordinates of a pair before its factors are set, for exclusions."""
         campaign, model = self.settings.campaign, entry.workload.Options
-        fixed: dict[str, Any] = default_options(model)
+        fixed: dict[str, Coordinate] = {**default_options(model)}
         for name, value in entry.entry.options.items():
             if name in model.model_fields:
                 try:
@@ -181,7 +183,7 @@ class _Expansion:
             "target": target.name,
             "backend": target.target.backend,
             "engine": entry.engine,
-            "workload": either(entry.name, entry.entry.workload),
+            "workload": Either((entry.name, entry.entry.workload)),
         }
 
     def _work(
@@ -192,7 +194,7 @@ class _Expansion:
             for axis, pick in zip(axes_here, picks, strict=True)
             if axis.varies == "option"
         }
-        key = (entry.name, *chosen.items())
+        key = (entry.name, tuple(chosen.items()))
         if key not in self.works:
             self.works[key] = self._check(entry, chosen)
         return self.works[key]
@@ -217,7 +219,7 @@ class _Expansion:
         entry: EntryMember,
         detail: ErrorDetails,
         chosen: Mapping[str, int],
-        levels: Mapping[str, Any],
+        levels: JsonObject,
     ) -> None:
         """Report a refused combination at the factor or option that its message names."""
         where: KeyPath = ("workloads", entry.name, "options")
@@ -244,20 +246,20 @@ def _planned(
     entry: EntryMember,
     target: TargetMember,
     cluster: _Cluster,
-    draft: Mapping[str, Any],
+    draft: Mapping[str, Coordinate],
+    geometry: Geometry,
     work: _Work,
 ) -> Planned:
-    geometry = Geometry(**{name: draft[name] for name in GEOMETRY})
     case = Case(
         target=target.name,
         workload=entry.entry.workload,
         options=work.differing,
         geometry=geometry,
-        cache=draft["cache"],
-        device_state=draft["device_state"],
+        cache=str(draft["cache"]),
+        device_state=str(draft["device_state"]),
         level=cluster.level,
     )
-    coordinates = (
+    coordinates: dict[str, Json] = (
         dict(cluster.attributes)
         | dict(cluster.level)
         | dict(work.options)
@@ -283,6 +285,7 @@ def _planned(
     )
 
 
-def _level(axes_here: tuple[Axis, ...], levels: Mapping[str, Any]) -> dict[str, Any]:
+def _level(axes_here: tuple[Axis, ...], levels: JsonObject) -> Level:
     """The levels of the cluster factors alone."""
-    return {axis.factor: levels[axis.factor] for axis in axes_here if axis.varies == "level"}
+    own = (axis.factor for axis in axes_here if axis.varies == "level")
+    return {factor: cast(LevelValue, levels[factor]) for factor in own}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 from pydantic import ValidationError
 
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.check import describe
 from fsmatrix.suite.campaign.problems import Problem, shown
@@ -18,13 +19,23 @@ from fsmatrix.suite.cases.resolve import COORDINATES, EntryMember, Members
 
 
 @dataclass(frozen=True)
+class Either:
+    """A coordinate with more than one name: a workload entry and its kind of workload."""
+
+    names: tuple[str, ...]
+
+
+Coordinate: TypeAlias = Json | Either
+
+
+@dataclass(frozen=True)
 class Rule:
     """One item of `exclude` in the terms of one workload entry: key -> values that match."""
 
     index: int
-    values: Mapping[str, tuple[Any, ...]]
+    values: Mapping[str, tuple[Json, ...]]
 
-    def matches(self, draft: Mapping[str, Any]) -> bool:
+    def matches(self, draft: Mapping[str, Coordinate]) -> bool:
         """Whether all its levels are those of `draft`."""
         return all(
             key in draft and any(_same(draft[key], value) for value in values)
@@ -46,7 +57,7 @@ class Exclusions:
             if len(messages) == self._speakers(str(path[-1])):
                 self.problems.append(settings.tree.problem(path, messages[0]))
 
-    def excluded(self, entry: str, draft: Mapping[str, Any]) -> bool:
+    def excluded(self, entry: str, draft: Mapping[str, Coordinate]) -> bool:
         """Whether a combination is left out; `draft` holds its coordinates."""
         hits = [rule.index for rule in self.rules[entry] if rule.matches(draft)]
         self.used.update(hits)
@@ -72,7 +83,9 @@ class Exclusions:
             rules.append(Rule(index, values))
         return rules
 
-    def _values(self, entry: EntryMember, index: int, key: str, values: list[Any]) -> Iterator[Any]:
+    def _values(
+        self, entry: EntryMember, index: int, key: str, values: list[Json]
+    ) -> Iterator[Json]:
         for value in values:
             if key not in entry.workload.Options.model_fields:
                 yield value
@@ -102,19 +115,7 @@ class Exclusions:
                     yield self.settings.tree.problem(path, f"{key!r} names nothing{hint}")
 
 
-def _same(level: Any, value: Any) -> bool:
-    if isinstance(level, _Either):
+def _same(level: Coordinate, value: Json) -> bool:
+    if isinstance(level, Either):
         return value in level.names
     return isinstance(level, bool) == isinstance(value, bool) and bool(level == value)
-
-
-@dataclass(frozen=True)
-class _Either:
-    """A coordinate with more than one name: a workload entry and its kind of workload."""
-
-    names: tuple[str, ...]
-
-
-def either(*names: str) -> Any:
-    """A draft's value that equals any of `names`."""
-    return _Either(names)

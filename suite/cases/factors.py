@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fsmatrix.results.case import canonical_json
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.campaign import CacheState
 from fsmatrix.suite.campaign.check import describe
@@ -28,7 +29,7 @@ class Axis:
 
     factor: str
     varies: Varies
-    levels: tuple[Any, ...]
+    levels: tuple[Json, ...]
 
 
 @dataclass(frozen=True)
@@ -100,13 +101,13 @@ def option_problems(settings: Settings, members: Members) -> Iterator[Problem]:
                 yield settings.tree.problem(where, message)
 
 
-def normal_option(model: type[BaseModel], name: str, value: Any) -> Any:
+def normal_option(model: type[BaseModel], name: str, value: Json) -> Json:
     """JSON form of an option's value ("4KiB" -> 4096); ValidationError if it is none."""
     adapter = _adapter(model, name)
-    return adapter.dump_python(adapter.validate_python(value), mode="json")
+    return cast(Json, adapter.dump_python(adapter.validate_python(value), mode="json"))
 
 
-def default_options(model: type[BaseModel]) -> dict[str, Any]:
+def default_options(model: type[BaseModel]) -> dict[str, Json]:
     """JSON forms of the defaults of all options that have one."""
     return {
         name: _adapter(model, name).dump_python(option.get_default(), mode="json")
@@ -145,11 +146,11 @@ def _normal(
     settings: Settings,
     factor: str,
     entry: EntryMember,
-    levels: tuple[Any, ...],
+    levels: tuple[Json, ...],
     problems: list[Problem],
-) -> tuple[Any, ...]:
+) -> tuple[Json, ...]:
     varies = _varies(factor, entry)
-    normal_levels: list[Any] = []
+    normal_levels: list[Json] = []
     for index, level in enumerate(levels):
         try:
             if varies == "option":
@@ -164,7 +165,7 @@ def _normal(
     return tuple(normal_levels)
 
 
-def _twice(settings: Settings, factor: str, levels: tuple[Any, ...]) -> Iterator[Problem]:
+def _twice(settings: Settings, factor: str, levels: tuple[Json, ...]) -> Iterator[Problem]:
     seen: dict[str, int] = {}
     for index, level in enumerate(levels):
         first = seen.setdefault(canonical_json(level), index)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from fsmatrix.backends.base import Backend
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.pace import Pace
+from fsmatrix.results.evidence.values import JsonObject, Level
 from fsmatrix.results.registry import UnknownName, did_you_mean
 from fsmatrix.suite.campaign.campaign import Target, WorkloadEntry
 from fsmatrix.suite.campaign.check import validate
@@ -46,7 +47,7 @@ class Members:
     entries: tuple[EntryMember, ...]
     problems: tuple[Problem, ...]
 
-    def pace(self, target: str, level: Mapping[str, Any]) -> Pace:
+    def pace(self, target: str, level: Level) -> Pace:
         """What planning guesses of a target at a level.  KeyError if there is none."""
         return {member.name: member for member in self.targets}[target].pace(level)
 
@@ -109,13 +110,13 @@ def _target(
     if backend is None:
         return None
     bed = None
-    defaults: dict[str, Any] = {}
+    defaults: JsonObject = {}
     if target.testbed is not None:
         bed, wrong = _testbed(settings, backend, target, where)
         problems += wrong
-        defaults = placeholders(backend) | assumed(backend)
+        defaults = {**placeholders(backend), **assumed(backend)}
     options, wrong = validate(
-        backend.Options, defaults | target.options, settings.tree, (*where, "options")
+        backend.Options, {**defaults, **target.options}, settings.tree, (*where, "options")
     )
     problems += wrong
     if options is None:

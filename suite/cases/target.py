@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from fsmatrix.backends.base import Backend, BackendOptions
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.pace import Pace
+from fsmatrix.results.evidence.values import Level, LevelValue, Scalar
 from fsmatrix.suite.campaign.campaign import Target
 from fsmatrix.suite.cases.testbeds import PlannedTestbed
 
@@ -31,7 +31,7 @@ class TargetMember:
         own = self.backend(self.options).level_factors
         return own | (self.testbed.system.factors.keys() if self.testbed else frozenset())
 
-    def cluster_facts(self, level: Mapping[str, Any]) -> dict[str, Any]:
+    def cluster_facts(self, level: Level) -> dict[str, Scalar]:
         """Coordinates of the cluster that the backend's options and the bed tell.
 
         BackendError if no bed can be at that level.
@@ -39,14 +39,14 @@ class TargetMember:
         own = dict(self.backend(self.options).attributes())
         return own | (self.testbed.attributes(level) if self.testbed else {})
 
-    def attributes(self, level: Mapping[str, Any]) -> dict[str, Any]:
+    def attributes(self, level: Level) -> dict[str, Scalar]:
         """Coordinates of the cluster: what was declared, and `cluster_facts`.
 
         BackendError as there.
         """
         return {**self.target.attributes, **self.cluster_facts(level)}
 
-    def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
+    def realised(self, level: Level) -> dict[str, str]:
         """Coordinate -> hardware or emulated, as declared, or as the bed or the backend makes it.
 
         BackendError as `cluster_facts`.
@@ -73,7 +73,7 @@ class TargetMember:
             return backend.unusable() or self._in_memory(backend)
         return self.testbed.system.missing() or self.backend.uninstalled()
 
-    def pace(self, level: Mapping[str, Any]) -> Pace:
+    def pace(self, level: Level) -> Pace:
         """What planning guesses of its speed at a level of the cluster factors."""
         pace = self.backend.pace
         if self.testbed is None:
@@ -91,7 +91,7 @@ class TargetMember:
             "(memory-reference): say reference: true, or choose a place on storage"
         )
 
-    def cluster_fact_names(self, factors: Mapping[str, Sequence[Any]]) -> set[str]:
+    def cluster_fact_names(self, factors: Mapping[str, Sequence[LevelValue]]) -> set[str]:
         """Coordinates of the cluster that bed or backend tell at any level."""
         names: set[str] = set()
         for level in levels_of(self, factors):
@@ -99,7 +99,7 @@ class TargetMember:
                 names |= self.cluster_facts(level).keys()
         return names
 
-    def level_refusal(self, level: Mapping[str, Any]) -> str:
+    def level_refusal(self, level: Level) -> str:
         """Why a level cannot be made (empty: it can)."""
         if self.testbed is None:
             return self.backend(self.options).level_refusal(level)
@@ -120,8 +120,8 @@ class TargetMember:
 
 
 def levels_of(
-    member: TargetMember, factors: Mapping[str, Sequence[Any]]
-) -> Iterator[dict[str, Any]]:
+    member: TargetMember, factors: Mapping[str, Sequence[LevelValue]]
+) -> Iterator[dict[str, LevelValue]]:
     """Combinations of the cluster factors' levels that this target gets."""
     axes = {name: factors[name] for name in sorted(member.level_factors & factors.keys())}
     for picks in itertools.product(*axes.values()):

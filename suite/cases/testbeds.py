@@ -15,6 +15,7 @@ from fsmatrix.backends.pace import Pace
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from fsmatrix.backends.testbed.daos.testbed import DaosTestbed
 from fsmatrix.backends.testbed.storage import StorageOptions, StorageTestbed
+from fsmatrix.results.evidence.values import JsonObject, Level, LevelValue, Scalar
 from fsmatrix.results.process import Process
 
 FOLDER = "bed"  # and whose it is (`folder`), in a target's state directory
@@ -22,7 +23,7 @@ _OWNER = re.compile(r"(?P<boot>[0-9a-f-]{36})-(?P<pid>\d+)-(?P<start>\d+)", re.A
 SYSTEMS: Mapping[str, type[StorageTestbed[Any]]] = {"ceph": CephTestbed, "daos": DaosTestbed}
 UNKNOWN = "testbed"  # stands for what only a bed that is up can tell
 # options of a backend on a cluster that is the suite's own, unless the user says otherwise
-OWN_CLUSTER: Mapping[str, Any] = {"drop_server_caches": True}
+OWN_CLUSTER: Mapping[str, bool] = {"drop_server_caches": True}
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class PlannedTestbed:
 
     options: StorageOptions
     backend: type[Backend]
-    given: Mapping[str, Any]  # options of the target
+    given: JsonObject  # options of the target
     # variables of this process that the bed which is up changed, as they were
     _before: dict[str, str | None] = field(default_factory=dict, compare=False, repr=False)
 
@@ -40,7 +41,7 @@ class PlannedTestbed:
         """What is brought up."""
         return SYSTEMS[self.backend.testbed]
 
-    def at(self, level: Mapping[str, Any]) -> StorageOptions:
+    def at(self, level: Level) -> StorageOptions:
         """The bed at a level of the cluster factors; BackendError if there is none such."""
         named = {
             option: value.lower() if isinstance(value := level[factor], str) else value
@@ -55,38 +56,38 @@ class PlannedTestbed:
             raise BackendError(reason)
         return chosen
 
-    def rest(self, level: Mapping[str, Any]) -> dict[str, Any]:
+    def rest(self, level: Level) -> dict[str, LevelValue]:
         """What the backend makes of a level when the bed is up."""
         return {name: level[name] for name in level.keys() - self.system.factors.keys()}
 
-    def attributes(self, level: Mapping[str, Any]) -> dict[str, Any]:
+    def attributes(self, level: Level) -> dict[str, Scalar]:
         """Coordinates that the bed's options tell, at a level of the cluster factors.
 
         BackendError if there is no such bed.
         """
         return self.system.attributes(self.at(level))
 
-    def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
+    def realised(self, level: Level) -> dict[str, str]:
         """Which of the attributes are emulated.  BackendError as `attributes`."""
         attributes = self.attributes(level)
         played = (*self.system.factors, "network")
         return {name: "emulated" for name in played if attributes[name] != "none"}
 
-    def pace(self, level: Mapping[str, Any], pace: Pace) -> Pace:
+    def pace(self, level: Level, pace: Pace) -> Pace:
         """What planning guesses at a level of the cluster factors.
 
         BackendError as `attributes`.
         """
         return self.system.pace(self.at(level), pace)
 
-    def device_limit(self, level: Mapping[str, Any]) -> tuple[float, str]:
+    def device_limit(self, level: Level) -> tuple[float, str]:
         """Bytes/s that its drives cannot exceed, and what says so; 0: no limit.
 
         BackendError as `attributes`.
         """
         return self.system.device_limit(self.at(level))
 
-    def up(self, level: Mapping[str, Any], context: ProvisionContext) -> Backend:
+    def up(self, level: Level, context: ProvisionContext) -> Backend:
         """Bring the bed up; the backend that works on it.  BackendError if it does not come.
 
         What clients need in their environment is there until `down`: all of them descend from
@@ -107,12 +108,12 @@ class PlannedTestbed:
         self.system.down(folder(context))
 
 
-def backend_options(plan: PlannedTestbed, bed: StorageTestbed[Any]) -> dict[str, Any]:
+def backend_options(plan: PlannedTestbed, bed: StorageTestbed[Any]) -> dict[str, str]:
     """Options of the backend that the bed knows."""
     return {option: bed.offer(what) for option, what in plan.backend.testbed_options.items()}
 
 
-def assumed(backend: type[Backend]) -> dict[str, Any]:
+def assumed(backend: type[Backend]) -> dict[str, bool]:
     """Defaults of a backend's options that differ on a bed."""
     fields = backend.Options.model_fields
     return {name: value for name, value in OWN_CLUSTER.items() if name in fields}

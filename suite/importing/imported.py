@@ -8,14 +8,15 @@ that no interval over attachments, and no verdict, is made from them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.results.audits import judged
 from fsmatrix.results.case import canonical_json, digest
 from fsmatrix.results.evidence.evidence import EngineOutput, Evidence
+from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.evidence.values import Json, JsonObject, Level
 from fsmatrix.results.files.campaign.rows import plain_level
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.run import phases
@@ -47,6 +48,17 @@ class Source:
     texts: Mapping[str, str]  # name -> text
 
 
+@dataclass(frozen=True, kw_only=True)
+class Work(Stored):
+    """What is known of the work."""
+
+    workload: str
+    cache: str = UNKNOWN
+    options: Level = field(default_factory=dict)
+    geometry: Mapping[str, int | None]  # what is not told is null, not the default
+    processes: int | None = None
+
+
 def records(parsed: Sequence[Parsed], source: Source, labels: Labels) -> list[RunRecord]:
     """One record for each run of a source, with its findings.
 
@@ -70,16 +82,16 @@ def _record(parsed: Parsed, index: int, source: Source, labels: Labels) -> RunRe
     declared = _told(parsed)
     _compare(declared, labels, source)
     work = _work(parsed, str(labels.get("workload", parsed.engine or source.format)))
-    case: dict[str, Any] = work | {"target": str(labels.get("target", UNKNOWN))}
-    case["device_state"] = UNKNOWN
+    target = str(labels.get("target", UNKNOWN))
     level = {name: value for name, value in labels.items() if name not in NAMES}
+    case = {**work.document(), "target": target, "device_state": UNKNOWN}
     if level:
         case["level"] = level
     error = parsed.failure or ("" if parsed.phases else "the output holds no result")
     record = RunRecord(
         case=canonical_json(case),
         case_id=_case_id(source.sha256, index),
-        work_id=digest(work),
+        work_id=digest(work.document()),
         repetition=REPETITION,
         attempt=1,
         block=0,
@@ -92,7 +104,7 @@ def _record(parsed: Parsed, index: int, source: Source, labels: Labels) -> RunRe
         duration=NAN,
         error=error,
         argv=(parsed.argv,) if parsed.argv else (),
-        coordinates={"target": case["target"], "workload": case["workload"], **declared, **level},
+        coordinates={"target": target, "workload": work.workload, **declared, **level},
         environment={"imported": _provenance(source, labels)},
         phases=parsed.phases,
         evidence=Evidence(engine=_engine(parsed)),
@@ -101,10 +113,9 @@ def _record(parsed: Parsed, index: int, source: Source, labels: Labels) -> RunRe
     return judged(record)
 
 
-def _told(parsed: Parsed) -> dict[str, Any]:
+def _told(parsed: Parsed) -> JsonObject:
     """Factor -> level, of what the output tells; runs of two versions are not repetitions."""
-    declared = {name: value for name, value in parsed.options.items() if value is not None}
-    declared |= {
+    declared: dict[str, Json] = dict(parsed.options) | {
         "version": parsed.version or None,
         "nodes": parsed.nodes,
         "processes": parsed.processes,
@@ -120,7 +131,7 @@ def _per_node(parsed: Parsed) -> int | None:
     return parsed.processes // parsed.nodes
 
 
-def _compare(printed: Mapping[str, Any], labels: Labels, source: Source) -> None:
+def _compare(printed: JsonObject, labels: Labels, source: Source) -> None:
     for name, value in labels.items():
         own = plain_level(printed[name]) if name in printed else value
         if name not in NAMES and own != value and str(own) != str(value):
@@ -131,19 +142,16 @@ def _compare(printed: Mapping[str, Any], labels: Labels, source: Source) -> None
             )
 
 
-def _work(parsed: Parsed, workload: str) -> dict[str, Any]:
-    """What is known of the work.  A geometry that is not told is null, not the default."""
-    work: dict[str, Any] = {"workload": workload, "cache": UNKNOWN}
-    options = {name: plain_level(v) for name, v in parsed.options.items() if v is not None}
-    if options:
-        work["options"] = options
-    work["geometry"] = {"nodes": parsed.nodes, "processes_per_node": _per_node(parsed)}
-    if parsed.processes is not None:
-        work["processes"] = parsed.processes
-    return work
+def _work(parsed: Parsed, workload: str) -> Work:
+    return Work(
+        workload=workload,
+        options={n: v for n, o in parsed.options.items() if (v := plain_level(o)) is not None},
+        geometry={"nodes": parsed.nodes, "processes_per_node": _per_node(parsed)},
+        processes=parsed.processes,
+    )
 
 
-def _provenance(source: Source, labels: Labels) -> dict[str, Any]:
+def _provenance(source: Source, labels: Labels) -> JsonObject:
     facts = {name: value for name, value in vars(source).items() if name != "texts"}
     return facts | ({"labels": dict(labels)} if labels else {})
 

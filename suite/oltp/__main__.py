@@ -15,12 +15,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.suite.oltp import account as accounts
 from fsmatrix.suite.oltp import clients, consistency, loading, logs, memory
+from fsmatrix.suite.oltp.answers import Answer, Checked, Loaded, Worked
 from fsmatrix.suite.oltp.clients import Users
 from fsmatrix.suite.oltp.problems import OltpError, is_full, reason_of
 from fsmatrix.suite.oltp.rows import Rows
@@ -30,6 +30,7 @@ from fsmatrix.suite.oltp.task import DATA, RESULT, SQLITE, TASK, Task
 
 # Folders in the scratch folder: the account's, for the socket; for a bound directory; and ours.
 RUN, BOUND, FILES = "s", "data", "files"
+CRASH_SECONDS = 5.0  # between lost connections and the end of the killed process
 
 
 def main(folder: Path) -> int:
@@ -50,11 +51,11 @@ def main(folder: Path) -> int:
     except OSError as error:
         print(f"tpcc: {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
-    (folder / RESULT).write_text(json.dumps(answer), encoding="utf-8")
+    (folder / RESULT).write_text(json.dumps(answer.document()), encoding="utf-8")
     return 0
 
 
-def _on(server: Server, task: Task, within: Path | None) -> dict[str, Any]:
+def _on(server: Server, task: Task, within: Path | None) -> Answer:
     server.memory = within
     return ACTIONS[task.do](task, server)
 
@@ -94,7 +95,7 @@ def server_of(task: Task, folder: Path) -> Server:
     return Server(Programs(Path(task.programs)), reached, run, files, account, task.settings)
 
 
-def load(task: Task, server: Server) -> dict[str, Any]:
+def load(task: Task, server: Server) -> Loaded:
     """Make the database."""
     began = time.monotonic()
     server.make()
@@ -108,14 +109,14 @@ def load(task: Task, server: Server) -> dict[str, Any]:
         raise _with_full_disk(error, server) from error
     finally:
         server.kill()
-    return {
-        "account": server.account.name,
-        "database_bytes": int(size),
-        "seconds": {"initdb": made - began, **seconds, "all": time.monotonic() - began},
-    }
+    return Loaded(
+        account=server.account.name,
+        database_bytes=int(size),
+        seconds={"initdb": made - began, **seconds, "all": time.monotonic() - began},
+    )
 
 
-def check(task: Task, server: Server) -> dict[str, Any]:
+def check(task: Task, server: Server) -> Checked:
     """Ask whether the consistency conditions hold."""
     del task
     try:
@@ -124,14 +125,10 @@ def check(task: Task, server: Server) -> dict[str, Any]:
         server.stop()
     finally:
         server.kill()
-    return {
-        "start_seconds": started,
-        "violations": violations,
-        "says": consistency.sentence(violations),
-    }
+    return Checked.of(violations, started)
 
 
-def run(task: Task, server: Server) -> dict[str, Any]:
+def run(task: Task, server: Server) -> Worked:
     """Let the users work; what they did after the warm-up."""
     users = Users(
         task.users,
@@ -148,7 +145,7 @@ def run(task: Task, server: Server) -> dict[str, Any]:
         began = time.time()
         code, output = _work(users, server)
         print(output)
-        if not server.alive:
+        if server.ended(CRASH_SECONDS if code else 0.0):
             raise _after_crash(server)
         if code:
             raise _with_full_disk(clients.problem(code, output), server)
@@ -159,15 +156,8 @@ def run(task: Task, server: Server) -> dict[str, Any]:
     window = (began + task.warm_up, began + task.warm_up + task.seconds)
     names = tuple(clients.SCRIPTS)
     counted = logs.count(clients.logs(server.run), names, task.users, window, bool(task.rate))
-    return {
-        "began": began,
-        "window": window,
-        "account": server.account.name,
-        "settings": _settings(after),
-        "wal_bytes": int(after["wal"]) - int(before["wal"]),
-        "database_bytes": [int(before["size"]), int(after["size"])],
-        **counted.document(),
-    }
+    wal, size = ((int(before[name]), int(after[name])) for name in ("wal", "size"))
+    return counted.answer(began, server.account.name, _settings(after), size, wal[1] - wal[0])
 
 
 def _work(users: Users, server: Server) -> tuple[int, str]:
@@ -231,7 +221,7 @@ def _with_full_disk(error: OltpError, server: Server) -> OltpError:
     return OltpError(f"{error}; {reason_of(server.log)}")
 
 
-ACTIONS: dict[str, Callable[[Task, Server], dict[str, Any]]] = {
+ACTIONS: dict[str, Callable[[Task, Server], Answer]] = {
     "load": load,
     "run": run,
     "check": check,

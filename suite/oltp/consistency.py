@@ -8,6 +8,7 @@ makes no index for a full join.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from fsmatrix.suite.oltp.rows import DELIVERED
@@ -106,7 +107,7 @@ def violations(database: Database) -> dict[int, int]:
     return {int(number): int(count) for number, count in database.sql(text)}
 
 
-def sentence(found: dict[int, int]) -> str:
+def sentence(found: Mapping[int, int]) -> str:
     """What is violated, with numbers; empty if nothing is."""
     broken = [f"{n} ({count} times)" for n, count in sorted(found.items()) if count]
     if not broken:

@@ -9,7 +9,7 @@ transaction was due, so latency less lag is the time of service.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 from fsmatrix.results import histogram
 from fsmatrix.results.files import safefile
+from fsmatrix.suite.oltp import answers
+from fsmatrix.suite.oltp.answers import Worked
 
 CHUNK = 1 << 20  # lines read at once
 FAILURES = ("serialization", "deadlock", "locked", "failed", "other")  # locked: SQLite's
@@ -43,16 +45,17 @@ class Times:
             self.least = min(self.least, float(nanoseconds.min()))
             self.most = max(self.most, float(nanoseconds.max()))
 
-    def document(self) -> dict[str, Any]:
-        """As JSON; seconds."""
+    @property
+    def answer(self) -> answers.Times:
+        """In seconds."""
         count = int(self.counts.sum())
-        return {
-            "count": count,
-            "total": self.total / 1e9,
-            "minimum": self.least / 1e9 if count else 0.0,
-            "maximum": self.most / 1e9,
-            "histogram": histogram.sparse(self.counts),
-        }
+        return answers.Times(
+            count=count,
+            total=self.total / 1e9,
+            minimum=self.least / 1e9 if count else 0.0,
+            maximum=self.most / 1e9,
+            histogram=histogram.sparse(self.counts),
+        )
 
 
 @dataclass
@@ -77,19 +80,34 @@ class Counted:
         seconds = max(1, int(self.window[1] - self.window[0]))
         self.each_second = np.zeros(seconds, np.int64)
 
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        return {
-            "outside": self.outside,
-            "retries": self.retries,
-            "retried": self.retried,
-            "failures": self.failures,
-            "skipped": self.skipped,
-            "of_users": self.of_users.tolist(),
-            "each_second": self.each_second.tolist(),
-            "latency": {name: times.document() for name, times in self.latency.items()},
-            "service": {name: times.document() for name, times in self.service.items()},
-        }
+    def answer(
+        self,
+        began: float,
+        account: str,
+        settings: Mapping[str, str],
+        database_bytes: tuple[int, int],
+        wal_bytes: int | None = None,
+        engine: str | None = None,
+    ) -> Worked:
+        """What the users' step answers."""
+        return Worked(
+            engine=engine,
+            began=began,
+            window=self.window,
+            account=account,
+            settings=settings,
+            wal_bytes=wal_bytes,
+            database_bytes=database_bytes,
+            outside=self.outside,
+            retries=self.retries,
+            retried=self.retried,
+            failures=self.failures,
+            skipped=self.skipped,
+            of_users=tuple(self.of_users.tolist()),
+            each_second=tuple(self.each_second.tolist()),
+            latency={name: times.answer for name, times in self.latency.items()},
+            service={name: times.answer for name, times in self.service.items()},
+        )
 
     def add(self, columns: dict[str, npt.NDArray[Any]]) -> None:
         """Lines of a log, column by column."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from fsmatrix.backends.journal import cgroup as memory
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.memory import limited
+from fsmatrix.backends.system.cgroups import memory
+from fsmatrix.suite.oltp.answers import Answer
 from fsmatrix.suite.oltp.problems import OltpError
 from fsmatrix.suite.oltp.task import Task
 
 MIB = 1 << 20
 
 
-def within(task: Task, do: Callable[[Path | None], dict[str, Any]]) -> dict[str, Any]:
+def within(task: Task, do: Callable[[Path | None], Answer]) -> Answer:
     """The answer of `do`, which gets the cgroup of a task that limits memory, or None.
 
     With what the memory was used for.  OltpError if the kernel killed a process because the
@@ -34,7 +35,7 @@ def within(task: Task, do: Callable[[Path | None], dict[str, Any]]) -> dict[str,
             raise
         if killed := _killed(folder):
             raise OltpError(killed)
-        return {**answer, "memory": memory.used(folder).document()}
+        return replace(answer, memory=memory.used(folder))
 
 
 def _killed(folder: Path) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fsmatrix.backends.journal import cgroup as memory
+from fsmatrix.backends.system.cgroups import memory
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.suite.oltp import account as accounts
@@ -153,10 +153,18 @@ class Server:
         """Of the postmaster; 0 if none was started."""
         return self._process.pid if self._process is not None else 0
 
-    @property
-    def alive(self) -> bool:
-        """Whether it still runs."""
-        return self._process is not None and self._process.poll() is None
+    def ended(self, seconds: float = 0.0) -> bool:
+        """Whether it has ended, or does so within `seconds`.
+
+        Its users lose their connections before a killed server is a process that has ended.
+        """
+        if self._process is None:
+            return True
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     @property
     def log(self) -> str:

@@ -7,8 +7,10 @@ from typing import Any
 
 import fsmatrix
 from fsmatrix.results.case import canonical_json
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.cases.cases import Planned
+from fsmatrix.suite.plan.estimate import deciding
 from fsmatrix.suite.plan.fairness import fairness_of
 from fsmatrix.suite.plan.matrix import footprint
 from fsmatrix.suite.plan.order import Plot
@@ -47,14 +49,14 @@ def plan_json(plan: Plan) -> dict[str, Any]:
             for planned, reason in plan.matrix.impossible
         ],
         "excluded": plan.excluded,
-        "timed": any(footprint(planned).seconds is not None for planned in plan.cases),
+        "timed": plan.timed,
         "order": [_plot(plot) for plot in plan.plots()],
         "estimate": vars(plan.estimate),
         "comparisons": plan.comparisons,
-        "deciding_repetitions": plan.deciding,
+        "deciding_repetitions": deciding(),
         "fairness": fair.to_dict() if fair else None,
         "warnings": list(plan.warnings),
-        "left_out": [vars(left) for left in plan.left_out],
+        "left_out": [left.document() for left in plan.left_out],
         "settings": [
             {"key": key, "value": value, "origin": origin} for key, value, origin in plan.explain()
         ],
@@ -62,7 +64,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _case(planned: Planned) -> dict[str, Any]:
+def _case(planned: Planned) -> JsonObject:
     needs = footprint(planned)
     return {
         "case_id": planned.case.case_id,
@@ -79,7 +81,7 @@ def _case(planned: Planned) -> dict[str, Any]:
     }
 
 
-def _plot(plot: Plot) -> dict[str, Any]:
+def _plot(plot: Plot) -> JsonObject:
     return {
         "block": plot.block,
         "attachment": plot.attachment,
@@ -91,6 +93,6 @@ def _plot(plot: Plot) -> dict[str, Any]:
     }
 
 
-def _site(file: SiteFile) -> dict[str, Any]:
+def _site(file: SiteFile) -> JsonObject:
     """The site file's own sections that were written."""
     return file.site.model_dump(mode="json", exclude_unset=True, by_alias=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fsmatrix.backends.base import Space
+from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.cases.cases import Planned
@@ -22,7 +23,7 @@ STATE = "state"  # folder of a results directory for what backends keep there
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOut(Stored):
     """A target that does not take part."""
 
     target: str
@@ -85,7 +86,7 @@ class Machine:
         problems = [
             self.settings.tree.problem(
                 ("targets", name),
-                f"not available here: {reason} (--skip-unusable goes on without it)",
+                f"not available here: {reason} (--skip-unusable continues without it)",
             )
             for name, reason in refusals.items()
         ]

@@ -9,10 +9,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fsmatrix.backends.base import Space
 from fsmatrix.backends.pace import Pace
+from fsmatrix.results.evidence.values import Level
 from fsmatrix.results.units import format_size, plural
 from fsmatrix.suite.campaign.problems import Problem
 from fsmatrix.suite.campaign.settings import Settings
@@ -43,7 +43,7 @@ def estimate(
     plan: Groups,
     repetitions: int,
     block: int,
-    pace_of: Callable[[str, Mapping[str, Any]], Pace] = lambda _target, _level: Pace(),
+    pace_of: Callable[[str, Level], Pace] = lambda _target, _level: Pace(),
 ) -> Estimate:
     """Cost of a plan.  A run's files are removed before the next run starts.
 
@@ -108,11 +108,13 @@ def _limits(settings: Settings, cost: Estimate) -> Iterator[Problem]:
     limits, tree = settings.campaign.limits, settings.tree
     for target, space in cost.space.items():
         if limits.space is not None and space > limits.space:
-            message = f"target {target} must hold {_size(space)}; allowed are {_size(limits.space)}"
+            message = (
+                f"target {target} must hold {_size(space)}; the limit is {_size(limits.space)}"
+            )
             yield tree.problem(("limits", "space"), message)
     if limits.bytes_written is not None and cost.written > limits.bytes_written:
         allowed = _size(limits.bytes_written)
-        message = f"{_size(cost.written)} will be written; allowed are {allowed}"
+        message = f"{_size(cost.written)} will be written; the limit is {allowed}"
         yield tree.problem(("limits", "bytes_written"), message)
 
 
@@ -163,7 +165,7 @@ def warnings(settings: Settings, impossible: int, tests: int) -> Iterator[str]:
     if blocks < campaign.order.attachments:
         extent = "of medians need 6" if blocks > 1 else "and tests hold within one session only"
         yield (
-            f"{plural(blocks, 'independent attachment')}; order.attachments asks for "
+            f"{plural(blocks, 'independent attachment')}; order.attachments requests "
             f"{campaign.order.attachments}: intervals {extent}"
         )
     needed = deciding()

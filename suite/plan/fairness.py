@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fsmatrix.backends.ceph.deployment import redundancy_of
@@ -10,6 +10,7 @@ from fsmatrix.backends.ceph.levels.redundancy import parse_redundancy
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.audits.fairness.fairness import Fairness, fairness
 from fsmatrix.results.evidence.deployment import NAMES, Deployment
+from fsmatrix.results.evidence.values import Level
 from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.cases.target import TargetMember
 from fsmatrix.suite.plan.matrix import footprint
@@ -28,13 +29,13 @@ def fairness_of(plan: Plan) -> Fairness | None:
     return fairness(facts, frozenset(plan.settings.campaign.factors))
 
 
-def deployment_of(member: TargetMember, level: Mapping[str, Any]) -> Deployment:
+def deployment_of(member: TargetMember, level: Level) -> Deployment:
     """What is known of a target at a level before it is attached."""
     own = member.backend(member.options).deployment(level)
     return own.completed(_of_cluster(member, level)).completed(member.target.deployment.facts)
 
 
-def _of_cluster(member: TargetMember, level: Mapping[str, Any]) -> Deployment:
+def _of_cluster(member: TargetMember, level: Level) -> Deployment:
     """What the attributes of a cluster say, declared or of a test bed."""
     try:
         facts = {**member.attributes(level), **level}

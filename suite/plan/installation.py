@@ -21,3 +21,8 @@ class Installation:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     lookup: Registries | None = None
     root: bool | None = None  # whether the runs will have root's rights
+
+    @property
+    def is_root(self) -> bool:
+        """Whether the runs will have root's rights; unless it is told, whether this process has."""
+        return os.geteuid() == 0 if self.root is None else self.root

@@ -7,11 +7,12 @@ tell, over the client nodes of a run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from fsmatrix.results.evidence.evidence import Limits
+from fsmatrix.results.evidence.rank import Rank
+from fsmatrix.results.evidence.values import Level
 from fsmatrix.suite.campaign.campaign import Target
 from fsmatrix.suite.campaign.site import Site
 from fsmatrix.suite.cases.resolve import TargetMember
@@ -19,9 +20,7 @@ from fsmatrix.suite.cases.resolve import TargetMember
 DEVICE, NETWORK = "device_bytes_per_second", "network_bytes_per_second"
 
 
-def of_target(
-    member: TargetMember, level: Mapping[str, Any], site: Site, nodes: int
-) -> Limits | None:
+def of_target(member: TargetMember, level: Level, site: Site, nodes: int) -> Limits | None:
     """Limits of a target at a level from `nodes` client nodes; None if nobody says any."""
     device: float | None = None
     network: float | None = None
@@ -42,7 +41,7 @@ def of_target(
     return Limits(device_bytes_per_second=device, network_bytes_per_second=network, sources=sources)
 
 
-def with_links(limits: Limits | None, ranks: Sequence[Mapping[str, Any]]) -> Limits | None:
+def with_links(limits: Limits | None, ranks: Sequence[Rank]) -> Limits | None:
     """The limits, with the links of the ranks' kernels where nobody said more of the network."""
     speed = _links(ranks)
     if speed is None or (limits and limits.network_bytes_per_second is not None):
@@ -53,8 +52,8 @@ def with_links(limits: Limits | None, ranks: Sequence[Mapping[str, Any]]) -> Lim
     return replace(limits, network_bytes_per_second=speed, sources=sources)
 
 
-def _links(ranks: Iterable[Mapping[str, Any]]) -> float | None:
+def _links(ranks: Iterable[Rank]) -> float | None:
     """Bytes/s of all links of all kernels; None if one kernel does not tell."""
-    kernels = {rank["boot_id"]: rank.get("links") for rank in ranks}
+    kernels = {rank.boot_id: rank.links for rank in ranks}
     speeds = [speed for speed in kernels.values() if speed]
     return float(sum(speeds)) if speeds and len(speeds) == len(kernels) else None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from fsmatrix.backends.player import player
 from fsmatrix.backends.player.drivers import Driver
 from fsmatrix.results.case import canonical_json
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.campaign.problems import Problem
 from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.campaign.yamlio import KeyPath
@@ -50,7 +51,7 @@ class Cell:
         """Whether every case can be run."""
         return not self.impossible
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """The same as plain data for JSON."""
         return {**vars(self), "reasons": list(self.reasons), "notes": list(self.notes)}
 
@@ -200,36 +201,32 @@ def matrix(
     machine cannot have it.
     """
     judge = Judge(settings, members, registries, here, refusals)
-    possible: list[Planned] = []
-    impossible: list[tuple[Planned, str]] = []
-    cells: dict[tuple[str, str], dict[str, Any]] = {}
-    for planned in cases:
-        target = judge.targets[planned.case.target]
-        cell = cells.setdefault(
-            (planned.entry, target.name), {"n": 0, "bad": 0, "reasons": {}, "notes": {}}
-        )
-        cell["n"] += 1
-        reasons = list(judge.reasons(planned, footprint(planned)))
-        if reasons:
-            cell["bad"] += 1
-            cell["reasons"].update(dict.fromkeys(reasons))
-            impossible.append((planned, "; ".join(reasons)))
-        else:
-            cell["notes"].update(dict.fromkeys(_notes(target)))
-            possible.append(planned)
-    columns = tuple(
-        Cell(
-            entry,
-            judge.entries[entry].entry.workload,
-            target,
-            cell["n"],
-            cell["bad"],
-            tuple(cell["reasons"]),
-            tuple(cell["notes"]),
-        )
-        for (entry, target), cell in cells.items()
+    judged = [(planned, list(judge.reasons(planned, footprint(planned)))) for planned in cases]
+    pairs: dict[tuple[str, str], list[list[str]]] = {}
+    for planned, reasons in judged:
+        pairs.setdefault((planned.entry, planned.case.target), []).append(reasons)
+    return Matrix(
+        tuple(
+            _cell(judge.entries[entry], judge.targets[target], its_cases)
+            for (entry, target), its_cases in pairs.items()
+        ),
+        tuple(planned for planned, reasons in judged if not reasons),
+        tuple((planned, "; ".join(reasons)) for planned, reasons in judged if reasons),
     )
-    return Matrix(columns, tuple(possible), tuple(impossible))
+
+
+def _cell(entry: EntryMember, target: TargetMember, cases: Sequence[Sequence[str]]) -> Cell:
+    """One cell; `cases`: of each why it cannot be run (empty: it can)."""
+    impossible = [reasons for reasons in cases if reasons]
+    return Cell(
+        entry.name,
+        entry.entry.workload,
+        target.name,
+        len(cases),
+        len(impossible),
+        reasons=tuple(dict.fromkeys(itertools.chain(*impossible))),
+        notes=tuple(_notes(target)) if len(impossible) < len(cases) else (),
+    )
 
 
 def _place(settings: Settings, entry: str, reason: str) -> KeyPath:

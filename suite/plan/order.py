@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fsmatrix.results.case import Geometry, canonical_json, digest
+from fsmatrix.results.evidence.values import Level
 from fsmatrix.suite.cases.cases import Planned
 
 
@@ -47,7 +48,7 @@ class Plot:
         return self.key.target
 
     @property
-    def level(self) -> Mapping[str, object]:
+    def level(self) -> Level:
         """Levels of the cluster factors."""
         return self.runs[0][0].case.level
 
@@ -137,7 +138,7 @@ def shard(
         listed = ", ".join(f"{nodes} on {name}" if name else str(nodes) for name, nodes in parts)
         raise ValueError(
             f"{n} shards for {len(parts)} client-node counts of storage systems ({listed}): "
-            "a shard has one of them, so there must be at least as many shards"
+            f"a shard has one of them, so at least {len(parts)} shards are needed"
         )
     weights = [sum(map(len, part.values())) for part in parts.values()]
     start = 0

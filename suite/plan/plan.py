@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.base import Space
 from fsmatrix.backends.pace import Pace
 from fsmatrix.results.case import digest
+from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.suite.campaign.find import find
 from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse
 from fsmatrix.suite.campaign.settings import Settings, Source, examine
@@ -24,13 +24,12 @@ from fsmatrix.suite.plan.choice import Choice, LeftOut, Machine, choose, room
 from fsmatrix.suite.plan.estimate import (
     Estimate,
     comparisons,
-    deciding,
     estimate,
     exceeded,
     warnings,
 )
 from fsmatrix.suite.plan.installation import Installation
-from fsmatrix.suite.plan.matrix import Matrix, matrix
+from fsmatrix.suite.plan.matrix import Matrix, footprint, matrix
 from fsmatrix.suite.plan.request import Request as Request
 from fsmatrix.suite.plan.select import only
 from fsmatrix.suite.registry import Registries, registries
@@ -53,17 +52,30 @@ class Plan:
     source: Source
     request: Request
     seed: int
-    order_seed: int
     matrix: Matrix
-    cases: tuple[Planned, ...]  # to be run: possible, selected, of this shard
-    groups: order.Groups
+    groups: order.Groups  # the cases to be run: possible, selected, of this shard
     estimate: Estimate
     excluded: int
     comparisons: int  # tests of the planned family
-    deciding: int  # fewest independent values at which they can decide anything
     warnings: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
     agreements: Mapping[str, Sequence[str]]  # what must be agreed to first -> targets
+
+    @cached_property
+    def cases(self) -> tuple[Planned, ...]:
+        """The cases to be run."""
+        return tuple(planned for group in self.groups.values() for planned in group)
+
+    @property
+    def timed(self) -> bool:
+        """Whether any case works for a fixed time."""
+        return any(footprint(planned).seconds is not None for planned in self.cases)
+
+    @property
+    def order_seed(self) -> int:
+        """Seed of the order alone: the campaign's own, or that of everything."""
+        own = self.settings.campaign.order.seed
+        return self.seed if own is None else own
 
     def plots(self) -> Iterator[order.Plot]:
         """The whole plots in the order of execution."""
@@ -92,7 +104,7 @@ class Plan:
         """A target with its backend's class and options; KeyError if there is none."""
         return {target.name: target for target in self.members.targets}[name]
 
-    def explain(self) -> list[tuple[str, Any, str]]:
+    def explain(self) -> list[tuple[str, Json, str]]:
         """(key path, value, origin) of every setting, with the defaults of all options."""
         rows = [row for row in self.settings.explain() if row[0] != "seed"]
         given = self.settings.campaign.seed
@@ -107,9 +119,7 @@ class Plan:
             rows += self._defaults(("workloads", entry.name, "options"), dump)
         return rows
 
-    def _defaults(
-        self, path: KeyPath, options: Mapping[str, Any]
-    ) -> Iterator[tuple[str, Any, str]]:
+    def _defaults(self, path: KeyPath, options: JsonObject) -> Iterator[tuple[str, Json, str]]:
         for name, value in options.items():
             if not self.settings.tree.has((*path, name)):
                 factor = self.settings.tree.origin(("factors", name))
@@ -143,34 +153,20 @@ def build_plan(
     directory that is to be made.
     """
     text = source if isinstance(source, Source) else find(source)
-    settings, refused = examine(
-        text,
-        request.sets,
-        site=installation.site,
-        user=installation.user,
-        environ=installation.environ,
-    )
-    if settings is None:
-        raise CampaignError(refused)
     lookup = installation.lookup or registries()
-    everybody, cases = _cases(settings, lookup, refused)
-    root = os.geteuid() == 0 if installation.root is None else installation.root
-    campaign = settings.campaign
+    settings, everybody, cases = _expanded(text, request, installation, lookup)
     machine = Machine(settings, only(cases.planned, request.only), out)
     asks = here if choose_here is None else choose_here
-    choice = choose(everybody.targets, request, root, machine if asks else None)
+    choice = choose(everybody.targets, request, installation.is_root, machine if asks else None)
     active = Members(choice.members, everybody.entries, ())
-    unfit = machine.refusals(choice.members) if here and campaign.impossible == "skip" else {}
+    skips = here and settings.campaign.impossible == "skip"
+    unfit = machine.refusals(choice.members) if skips else {}
     judged = matrix(settings, active, _of(active, cases.planned), lookup, here, unfit)
     chosen = _chosen(settings, choice, judged)
     grouped = _shard(settings, order.groups(only(chosen, request.only)), request.shard)
     if here:
         machine.refuse(active.targets, {key.target for key in grouped})
-    seed = _seed(settings, request)
-    cost = estimate(grouped, _repetitions(settings, request), campaign.order.block, active.pace)
-    problems = list(exceeded(settings, cost, _room(active) if here else {}))
-    if problems:
-        raise CampaignError(problems)
+    cost = _cost(settings, request, grouped, active, here)
     tests = comparisons(chosen)
     agreements = _agreements(active) if here else {}
     return Plan(
@@ -178,15 +174,12 @@ def build_plan(
         members=active,
         source=text,
         request=request,
-        seed=seed,
-        order_seed=campaign.order.seed if campaign.order.seed is not None else seed,
+        seed=_seed(settings, request),
         matrix=judged,
-        cases=tuple(planned for group in grouped.values() for planned in group),
         groups=grouped,
         estimate=cost,
         excluded=cases.excluded,
         comparisons=tests,
-        deciding=deciding(),
         warnings=(
             *map(str, choice.left_out),
             *warnings(settings, len(judged.impossible), tests),
@@ -198,10 +191,19 @@ def build_plan(
     )
 
 
-def _cases(
-    settings: Settings, lookup: Registries, refused: Sequence[Problem]
-) -> tuple[Members, Cases]:
-    """Members and cases; `refused` is what was found wrong before."""
+def _expanded(
+    text: Source, request: Request, installation: Installation, lookup: Registries
+) -> tuple[Settings, Members, Cases]:
+    """A campaign's settings, members and cases; CampaignError with every problem of them."""
+    settings, refused = examine(
+        text,
+        request.sets,
+        site=installation.site,
+        user=installation.user,
+        environ=installation.environ,
+    )
+    if settings is None:
+        raise CampaignError(refused)
     resolved = members(settings, lookup)
     try:
         cases = expand(settings, resolved)
@@ -209,7 +211,7 @@ def _cases(
         raise CampaignError([*refused, *error.problems]) from error
     if refused:
         raise CampaignError(refused)
-    return resolved, cases
+    return settings, resolved, cases
 
 
 def _of(active: Members, cases: Sequence[Planned]) -> list[Planned]:
@@ -241,6 +243,17 @@ def _shard(settings: Settings, plan: order.Groups, part: tuple[int, int]) -> ord
         raise refuse(Origin(f"--shard {part[0]}/{part[1]}"), "", str(error)) from error
 
 
+def _cost(
+    settings: Settings, request: Request, grouped: order.Groups, active: Members, here: bool
+) -> Estimate:
+    """What the runs need; CampaignError if that is more than is allowed, or than there is."""
+    block = settings.campaign.order.block
+    cost = estimate(grouped, _repetitions(settings, request), block, active.pace)
+    if problems := list(exceeded(settings, cost, _room(active) if here else {})):
+        raise CampaignError(problems)
+    return cost
+
+
 def _repetitions(settings: Settings, request: Request) -> int:
     """Repetitions in the blocks that were asked for."""
     repetitions, block = settings.campaign.repetitions, settings.campaign.order.block
@@ -254,7 +267,7 @@ def _repetitions(settings: Settings, request: Request) -> int:
     return min(repetitions, asked.stop * block) - asked.start * block
 
 
-def _lasting(settings: Settings) -> dict[str, Any]:
+def _lasting(settings: Settings) -> JsonObject:
     """What a resumed campaign must have in common; settings that a later version adds do not count
     while they are as they were."""
     return settings.campaign.model_dump(mode="json", exclude=CONTINUED, exclude_defaults=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.results.units import parse_size
 from fsmatrix.suite.campaign.problems import Origin, refuse
@@ -50,7 +50,7 @@ def _wanted(expressions: Sequence[str], source: str) -> dict[str, list[str]]:
 
 
 def _matches(planned: Planned, key: str, patterns: Iterable[str]) -> bool:
-    values: list[Any] = [planned.coordinates.get(key)]
+    values: list[Json] = [planned.coordinates.get(key)]
     if key == "workload":
         values.append(planned.entry)
     elif key == "case":
@@ -60,7 +60,7 @@ def _matches(planned: Planned, key: str, patterns: Iterable[str]) -> bool:
     return any(_one(value, pattern) for value in values for pattern in patterns)
 
 
-def _one(value: Any, pattern: str) -> bool:
+def _one(value: Json, pattern: str) -> bool:
     text = value if isinstance(value, str) else json.dumps(value)
     if fnmatchcase(text, pattern):
         return True

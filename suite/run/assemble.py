@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -21,9 +20,10 @@ from fsmatrix.results.evidence.evidence import (
     Interception,
     Load,
 )
+from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.results.record import Floats, Latency, Monitor, Phase
 from fsmatrix.suite.run.spec import RunSpec
-from fsmatrix.suite.session.sampling import KernelUse, SampledKernel
+from fsmatrix.suite.session.messages import KernelUse, Merged, OperationError, SampledKernel
 from fsmatrix.suite.session.wire import Arrays
 from fsmatrix.suite.workloads.base import Output, Step
 
@@ -47,7 +47,7 @@ class RunBuilder:
 
     evidence: Evidence = field(default_factory=Evidence)
     kernels: dict[str, list[SampledKernel]] = field(default_factory=dict)  # by timed step
-    ranks: tuple[Mapping[str, Any], ...] = ()
+    ranks: tuple[Rank, ...] = ()
     argv: list[tuple[str, ...]] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)  # what programs printed and wrote
@@ -63,7 +63,7 @@ class RunBuilder:
         self.steps += 1
         return self.steps - 1
 
-    def sampled(self, step: Step, kernels: list[SampledKernel]) -> None:
+    def sampled(self, step: Step, kernels: Sequence[SampledKernel]) -> None:
         """Counters, CPU shares and foreign load of a timed step, by sampled kernel.
 
         What several steps of one name show adds up.  A program that gives several phases
@@ -165,8 +165,8 @@ def _mean_share(uses: Sequence[KernelUse], name: str) -> float:
     return sum(use.cpu[name] * use.cpu_seconds for use in uses) / whole if whole else 0.0
 
 
-def stream_phase(name: str, message: Mapping[str, Any], arrays: Arrays) -> Phase:
-    """The phase of an op-stream step from the session's merged answer."""
+def stream_phase(name: str, merged: Merged, arrays: Arrays) -> Phase:
+    """The phase of an op-stream step from the session's answer."""
     counts = arrays["counts"]
     latency = {}
     for kind in np.flatnonzero(counts.sum(axis=1)):
@@ -188,13 +188,13 @@ def stream_phase(name: str, message: Mapping[str, Any], arrays: Arrays) -> Phase
         io_end=arrays["io_end"],
         overhead=arrays["overhead"],
         latency=latency,
-        interval=float(message["interval"]),
+        interval=float(merged.interval),
         interval_bytes=arrays["interval_bytes"],
         interval_operations=arrays["interval_operations"],
-        began=float(message["began"]),
-        clock_uncertainty=float(message["clock_uncertainty"]),
-        errors_by_errno=message["errors_by_errno"],
-        facts=message["facts"],
+        began=float(merged.began),
+        clock_uncertainty=float(merged.clock_uncertainty),
+        errors_by_errno=merged.errors_by_errno,
+        facts=merged.facts,
     )
 
 
@@ -253,15 +253,12 @@ def monitor(phases: Mapping[str, Sequence[SampledKernel]]) -> Monitor | None:
     )
 
 
-def failure_text(failure: Mapping[str, Any], ranks: Sequence[Mapping[str, Any]]) -> str:
+def failure_text(failure: OperationError, ranks: Sequence[Rank]) -> str:
     """One sentence: who met what error, doing what, where."""
     text = (
-        f"rank {failure['rank']} on {ranks[failure['rank']]['host']}: {failure['errno']} in "
-        f"{failure['kind']} of {failure['file']} at offset {failure['offset']}"
+        f"rank {failure.rank} on {ranks[failure.rank].host}: {failure.errno} in "
+        f"{failure.kind} of {failure.file} at offset {failure.offset}"
     )
-    if "wrong_offset" in failure:
-        text += (
-            f": byte {failure['wrong_offset']} is {failure['found']}, "
-            f"written was {failure['expected']}"
-        )
+    if failure.wrong_offset is not None:
+        text += f": byte {failure.wrong_offset} is {failure.found}, written was {failure.expected}"
     return text

@@ -12,7 +12,7 @@ import secrets
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext
@@ -23,19 +23,21 @@ from fsmatrix.backends.system import workfolder
 from fsmatrix.backends.system.mounts import MEMORY_TYPES
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.values import Level
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.suite.cases.testbeds import PlannedTestbed, down_all
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.run import provenance
 from fsmatrix.suite.run.environment import SessionContext
-from fsmatrix.suite.run.events import Event, Listener
+from fsmatrix.suite.run.events import Event, Facts, Listener
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.session.client import orphaned_sessions
 from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.client.death import SessionError
+from fsmatrix.suite.session.messages import Call
 from fsmatrix.suite.session.stopping import Interrupted, StopFlag
 
 MOUNT_SECONDS = 120.0
@@ -54,10 +56,10 @@ class Attachment:
     block: int
     target: str
     backend: Backend
-    level: Mapping[str, Any]
+    level: Level
     geometry: Geometry  # the largest of the plot: the size of its session
     specs: Sequence[RunSpec]
-    room_options: Mapping[str, Any] = field(default_factory=dict)
+    room_options: Mapping[str, str] = field(default_factory=dict)
     draw: str = ""  # what random choices of this block are made of
     testbed: PlannedTestbed | None = (
         None  # the backend then works on a test bed that is brought up first
@@ -120,7 +122,7 @@ class Conductor:
             self.tell(Event("stopped", "stopped on request; --resume goes on from here"))
         finally:
             for backend, context in self._used.values():
-                self._quietly("clean up", lambda b=backend, r=context: b.finish(r))
+                self._quietly("clean up", partial(backend.finish, context))
         return self.summary
 
     # -- one attachment ----------------------------------------------------------------------
@@ -130,24 +132,16 @@ class Conductor:
         self.summary.skipped += there
         if there:
             text = f"{attachment.name}: {there} runs are stored already"
-            facts = {"target": attachment.target, "runs": there, "attachments": int(not todo)}
+            whole = int(not todo)
+            facts = Facts(target=attachment.target, runs=there, attachments=whole)
             self.tell(Event("skipped", text, facts))
         if not todo:
             return
         context = self._context(attachment)
         if attachment.testbed is None:  # of a bed nothing stays
             self._used[attachment.target] = (attachment.backend, context)
-        self.tell(
-            Event(
-                "attach",
-                f"{attachment.name}: attach {attachment.target}",
-                {
-                    "attachment": attachment.name,
-                    "target": attachment.target,
-                    "runs": len(todo),
-                },
-            )
-        )
+        facts = Facts(attachment=attachment.name, target=attachment.target, runs=len(todo))
+        self.tell(Event("attach", f"{attachment.name}: attach {attachment.target}", facts))
         try:
             attachment = self._on_testbed(attachment, context)
             access = attachment.backend.provision(attachment.level, context)
@@ -218,9 +212,9 @@ class Conductor:
         try:
             session.start()
             orphaned_sessions.remember(self.journals, session.pids, scratch)
-            mount = access.to_json()
-            session.call("mount", mount, self.journals, MOUNT_SECONDS)
-            facts = provenance.gather(
+            kernels = session.hello.kernels
+            session.call(Call.of(kernels, "mount", access, self.journals), MOUNT_SECONDS)
+            environment = provenance.gather(
                 attachment.backend, access, session, attachment.target, attachment.planned
             )
             context = SessionContext(
@@ -229,9 +223,9 @@ class Conductor:
                 journal=self.journals,
                 settings=self.settings,
                 session_id=uuid.uuid4().hex[:12],
-                environment=facts,
+                environment=environment,
                 driver=attachment.backend.driver,
-                in_memory=facts["target"].get("filesystem") in MEMORY_TYPES,
+                in_memory=environment.target.get("filesystem") in MEMORY_TYPES,
             )
             runner = Runner(context, self.records.flush, lambda: self.records.written)
             while todo:
@@ -240,12 +234,8 @@ class Conductor:
                     raise Interrupted
         finally:
             if session.alive:
-                self._quietly(
-                    "unmount",
-                    lambda: session.call(
-                        "unmount", access.to_json(), self.journals, MOUNT_SECONDS, urgent=True
-                    ),
-                )
+                unmount = Call.of(session.hello.kernels, "unmount", access, self.journals)
+                self._quietly("unmount", lambda: session.call(unmount, MOUNT_SECONDS, urgent=True))
             session.close()
             orphaned_sessions.forget(self.journals, scratch)
 
@@ -254,13 +244,8 @@ class Conductor:
         spec = todo[0]
         if reason := self.lost():
             raise StoreError(self.store.directory, reason)
-        self.tell(
-            Event(
-                "run",
-                f"{spec.name} {spec.case.target} {spec.case.workload}",
-                {"run": spec.name, "coordinates": dict(spec.coordinates)},
-            )
-        )
+        facts = Facts(run=spec.name, coordinates=spec.coordinates)
+        self.tell(Event("run", f"{spec.name} {spec.case.target} {spec.case.workload}", facts))
         record, broken = runner.run(spec)
         self.records.keep(record)
         todo.pop(0)
@@ -284,7 +269,7 @@ class Conductor:
         text = f"{len(todo)} runs of {target}: {reason}"
         again = (target, reason) in self._given_up
         self._given_up.add((target, reason))
-        self.tell(Event("given_up", text, {"target": target, "runs": len(todo), "again": again}))
+        self.tell(Event("given_up", text, Facts(target=target, runs=len(todo), again=again)))
         for spec in todo:
             self.records.keep(spec.not_begun(reason))
         todo.clear()
@@ -292,7 +277,7 @@ class Conductor:
     def _done(self, spec: RunSpec) -> bool:
         return self.store.done(spec.case.case_id, spec.repetition, self.settings.retry_failed)
 
-    def _quietly(self, what: str, action: Any) -> None:
+    def _quietly(self, what: str, action: Callable[[], object]) -> None:
         """Clean-up goes on whatever fails; what failed is told, and stays in the journal."""
         try:
             action()

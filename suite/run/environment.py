@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend
@@ -23,15 +23,18 @@ from fsmatrix.results.evidence.evidence import (
     Settling,
     World,
 )
+from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.results.evidence.stored import Stored, StoredError, read
+from fsmatrix.results.evidence.values import Json, texts
 from fsmatrix.suite.plan.limits import with_links
 from fsmatrix.suite.run.assemble import RunContext
 from fsmatrix.suite.run.health import LAST_LOOK, WATCH_SECONDS, HealthWatch, asked_once, united
 from fsmatrix.suite.run.outputs import RunFailed
+from fsmatrix.suite.run.provenance import Environment
 from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.client.death import NodeError
-from fsmatrix.suite.session.sampling import SampledKernel
+from fsmatrix.suite.session.messages import Answer, Call, SampledKernel, Samples, Watch, in_rows
 from fsmatrix.suite.session.survey import disagreements, members
 from fsmatrix.suite.workloads.base import Step
 
@@ -49,7 +52,7 @@ class SessionContext:
     journal: Path  # directory of journals
     settings: Settings
     session_id: str
-    environment: Mapping[str, Any]  # of suite/run/provenance.py
+    environment: Environment
     driver: str  # of the backend
     in_memory: bool  # the target's file system has no storage
 
@@ -76,7 +79,7 @@ class RunEnvironment:
         RunFailed if the ranks of this geometry are not there, node by node.
         """
         geometry, builder = run.spec.case.geometry, run.builder
-        everybody = self.session.hello["ranks"]
+        everybody = self.session.hello.ranks
         ranks = [everybody[i] for i in members(everybody, geometry)]
         world = world_of(geometry, ranks)
         try:
@@ -95,8 +98,9 @@ class RunEnvironment:
 
     def _misplaced(self, geometry: Geometry) -> str:
         """What was asked for and where the launcher put the ranks of the whole session."""
-        placed = Counter(rank["node"] for rank in self.session.hello["ranks"])
-        hosts = {rank["node"]: rank["host"] for rank in self.session.hello["ranks"]}
+        ranks = self.session.hello.ranks
+        placed = Counter(rank.node for rank in ranks)
+        hosts = {rank.node: rank.host for rank in ranks}
         where = ", ".join(f"{count} on {hosts[node]}" for node, count in sorted(placed.items()))
         return (
             f"{geometry.nodes} client nodes with {geometry.processes_per_node} processes each "
@@ -115,18 +119,19 @@ class RunEnvironment:
             raise RunFailed(
                 f"{len(roots)} devices cannot have the same number of {processes} processes each"
             )
-        access = self.access.to_json()
-        programs = spec.engine.name != "player"
-        self.session.call(
-            "make_run", access, self.journal, REST_SECONDS * 4, name=spec.name, programs=programs
-        )
+        make = self._call("make_run", name=spec.name, programs=spec.engine.name != "player")
+        self.session.call(make, REST_SECONDS * 4)
         return roots
 
     def remove_run(self, spec: RunSpec) -> None:
         """Remove the run's own place."""
-        access = self.access.to_json()
-        seconds = self.settings.time_per_run + REST_SECONDS
-        self.session.call("remove_run", access, self.journal, seconds, name=spec.name)
+        remove = self._call("remove_run", name=spec.name)
+        self.session.call(remove, self.settings.time_per_run + REST_SECONDS)
+
+    def _call(self, function: str, **arguments: Json) -> Call:
+        """A node-side method of the backend on every kernel."""
+        kernels = self.session.hello.kernels
+        return Call.of(kernels, function, self.access, self.journal, **arguments)
 
     def _has_own(self, method: str) -> bool:
         """Whether the backend has a node-side method of its own: a call costs a round trip."""
@@ -137,16 +142,16 @@ class RunEnvironment:
         """The backend's last look before a step, on every kernel; NodeError if it objects."""
         if not self._has_own("guard"):
             return
-        self.session.call("guard", self.access.to_json(), self.journal, HEALTH_SECONDS)
+        self.session.call(self._call("guard"), HEALTH_SECONDS)
 
     def look_at_health(self, run: RunContext, step: Step) -> None:
         """What the storage says is wrong with it, asked by one leader."""
         if not self._has_own("health"):
             return
-        answers = self.session.call(
-            "health", self.access.to_json(), self.journal, HEALTH_SECONDS, only_first=True
-        )
-        sentences = [sentence for answer in answers for sentence in answer["value"]]
+        one_leader = self.session.hello.kernels[:1]
+        call = Call.of(one_leader, "health", self.access, self.journal)
+        answers = self.session.call(call, HEALTH_SECONDS)
+        sentences = [sentence for answer in answers for sentence in texts(vars(answer), "value")]
         self._unwell(run, step, sentences)
 
     def health_without_session(self) -> list[str]:
@@ -188,14 +193,9 @@ class RunEnvironment:
         """Wait, bounded, until every kernel is quiet."""
         timeout = self.settings.settle_timeout
         begin = time.monotonic()
-        answers = self.session.call(
-            "settle",
-            self.access.to_json(),
-            self.journal,
-            timeout + run.left(),
-            limit=f"settle.timeout ({timeout:g} s) and what was left of {self.limit}",
-            timeout=timeout,
-        )
+        limit = f"settle.timeout ({timeout:g} s) and what was left of {self.limit}"
+        call = self._call("settle", timeout=timeout)
+        answers = self.session.call(call, timeout + run.left(), limit)
         kernels = [_read(Settling, answer, "settle") for answer in answers]
         worst = min(kernels, key=lambda kernel: kernel.reached)
         run.builder.spent("settle", time.monotonic() - begin)
@@ -206,23 +206,16 @@ class RunEnvironment:
         """Make the declared cache state on every kernel, and keep the evidence."""
         begin, declared = time.monotonic(), run.spec.case.cache
         files = [str(Path(run.spec.name) / name) for name in step.files or ("",)]
-        answers = self.session.call(
-            "cache",
-            self.access.to_json(),
-            self.journal,
-            run.left(),
-            limit=self.limit,
-            state="warm" if self.in_memory else declared,
-            files=files,
-            method=self._cache_method(run.spec),
-        )
+        state, method = "warm" if self.in_memory else declared, self._cache_method(run.spec)
+        call = self._call("cache", state=state, files=files, method=method)
+        answers = self.session.call(call, run.left(), self.limit)
         kernels = tuple(_read(KernelCache, answer, "cache") for answer in answers)
         if self.in_memory:
             kernels = tuple(replace(kernel, state="memory") for kernel in kernels)
         run.builder.spent("cache", time.monotonic() - begin)
         # one kernel that did not reach the state spoils the run, and so does one time
         worst = min(kernels, key=lambda kernel: kernel.state == declared)
-        state = CacheState(
+        evidence = CacheState(
             declared=declared,
             reads=True,
             state=worst.state,
@@ -231,8 +224,8 @@ class RunEnvironment:
             kernels=kernels,
         )
         states = run.builder.evidence.cache
-        before = states.get(step.name, state)
-        kept = state if before.state == declared else before
+        before = states.get(step.name, evidence)
+        kept = evidence if before.state == declared else before
         run.builder.evidence = replace(run.builder.evidence, cache={**states, step.name: kept})
 
     def _cache_method(self, spec: RunSpec) -> str:
@@ -241,42 +234,41 @@ class RunEnvironment:
         method = self.settings.cache_method
         return "drop_caches" if wanted and method == "auto" else method
 
-    def watch(self, begin: bool) -> list[SampledKernel]:
+    def watch(self, begin: bool) -> tuple[SampledKernel, ...]:
         """Begin or end sampling every kernel beside a program of the conductor's."""
-        access = self.access.to_json()
-        to = self.session.kernels
-        command = {"do": "watch", "to": to, "begin": begin, "access": access}
-        answers = self.session.checked(self.session.request(command, REST_SECONDS), "sampling")
-        return [SampledKernel.of(answer) for answer in answers if "kernel" in answer]
+        to = in_rows(self.session.hello.kernels)
+        command = Watch(to=to, begin=begin, access=self.access.to_json())
+        samples, _ = self.session.request(command, Samples, REST_SECONDS)
+        return samples.kernels
 
 
-def world_of(geometry: Geometry, ranks: Sequence[Mapping[str, Any]]) -> World:
+def world_of(geometry: Geometry, ranks: Sequence[Rank]) -> World:
     """What was asked for, and who `ranks` (of the hello) really are."""
-    on_kernel: dict[str, list[Mapping[str, Any]]] = {}
+    on_kernel: dict[str, list[Rank]] = {}
     for rank in ranks:
-        on_kernel.setdefault(rank["boot_id"], []).append(rank)
+        on_kernel.setdefault(rank.boot_id, []).append(rank)
     crowded = any(
-        len(here) * geometry.threads > len(set().union(*(rank["cpus"] for rank in here)))
+        len(here) * geometry.threads > len(set().union(*(rank.cpus for rank in here)))
         for here in on_kernel.values()
     )
-    nodes = len({rank["node"] for rank in ranks})
+    nodes = len({rank.node for rank in ranks})
     return World(
         asked_ranks=geometry.processes,
         got_ranks=len(ranks),
         asked_nodes=geometry.nodes,
         got_nodes=nodes,
         kernels=len(on_kernel),
-        processors=len({rank["processor"] for rank in ranks}),
-        shared_memories=len({rank["shared"] for rank in ranks}),
+        processors=len({rank.processor for rank in ranks}),
+        shared_memories=len({rank.shared for rank in ranks}),
         disagreements=tuple(disagreements(ranks)),
         oversubscribed=crowded,
         emulated_nodes=len(on_kernel) < nodes,
     )
 
 
-def _read(kind: type[S], answer: Mapping[str, Any], function: str) -> S:
+def _read(kind: type[S], answer: Answer, function: str) -> S:
     """What a backend's node-side method answered; NodeError if it is of another form."""
     try:
-        return read(kind, answer["value"], "its answer")
+        return read(kind, answer.value, "its answer")
     except StoredError as error:
-        raise NodeError(f"{function} on {answer['host']}: {error}", host=answer["host"]) from error
+        raise NodeError(f"{function} on {answer.host}: {error}", host=answer.host) from error

@@ -6,9 +6,27 @@ The terminal's progress, the quiet log and the JSON-lines log are three listener
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+
+from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.evidence.values import JsonObject
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts(Stored):
+    """Of an event; those that its kind does not have are None."""
+
+    attachment: str | None = None
+    target: str | None = None
+    run: str | None = None
+    runs: int | None = None  # how many are meant
+    attachments: int | None = None  # as well
+    again: bool | None = None  # said before of the same target
+    status: str | None = None
+    findings: tuple[str, ...] | None = None
+    begun: bool | None = None
+    coordinates: JsonObject | None = None
 
 
 @dataclass(frozen=True)
@@ -18,12 +36,12 @@ class Event:
 
     what: str
     text: str
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
     time: float = field(default_factory=time.time)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """For one line of JSON."""
-        return {"time": self.time, "event": self.what, "text": self.text, **self.facts}
+        return {"time": self.time, "event": self.what, "text": self.text, **self.facts.document()}
 
 
 Listener = Callable[[Event], None]

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.journal.proof import Named
 from fsmatrix.results.audits import run_audits
 from fsmatrix.results.currentjob import CurrentJob
+from fsmatrix.results.evidence.stored import Stored, read
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.files import safefile, trust
 from fsmatrix.results.files.asides import write_whole
 from fsmatrix.results.files.hdf5.schema import from_json
@@ -25,6 +26,7 @@ from fsmatrix.suite.campaign.site import quiet
 from fsmatrix.suite.cases.engines import Engines, first_version
 from fsmatrix.suite.plan import limits
 from fsmatrix.suite.plan.as_json import plan_json
+from fsmatrix.suite.plan.choice import LeftOut
 from fsmatrix.suite.plan.fairness import deployment_of
 from fsmatrix.suite.plan.order import Plot
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
@@ -36,7 +38,27 @@ from fsmatrix.suite.run.record_writer import Summary
 from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.session.stopping import StopFlag
 
-STORED = ("campaign", "seed", "fingerprint", "source", "request")  # what a resume needs
+
+@dataclass(frozen=True)
+class StoredRequest(Stored):
+    """How the campaign of a directory was asked for."""
+
+    sets: tuple[str, ...]
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredPlan(Stored):
+    """What a resume needs of campaign.json (plan/as_json.py)."""
+
+    campaign: str
+    seed: int
+    fingerprint: str
+    source: Source
+    request: StoredRequest
+    left_out: tuple[LeftOut, ...] = ()
+    repetitions: int = 0
+    looks: tuple[int, ...] = ()  # numbers of repetitions at which the data were looked at
 
 
 @dataclass(frozen=True)
@@ -59,18 +81,18 @@ def open_store(plan: Plan, out: Path, resume: bool) -> Store:
     stored = store.directory / CAMPAIGN
     repetitions = plan.settings.campaign.repetitions
     looks: tuple[int, ...] = (repetitions,)
-    text: dict[str, Any] = {}
+    text: dict[str, Json] = {}
     if stored.exists():
         before = _stored(out)
-        if before["fingerprint"] != plan.fingerprint:
+        if before.fingerprint != plan.fingerprint:
             raise refuse(
                 Origin(str(out)),
                 "",
-                f"holds another campaign ({before['campaign']}, seed {before['seed']}); resume "
+                f"holds another campaign ({before.campaign}, seed {before.seed}); resume "
                 "it with the same campaign and settings, or choose another directory",
             )
-        looks = _looks(store, before["looks"], repetitions)
-        if looks != before["looks"]:
+        looks = _looks(store, before.looks, repetitions)
+        if looks != before.looks:
             text = from_json(safefile.read_text(stored))
     if plan.request.is_whole or not stored.exists():
         text = plan_json(plan)
@@ -92,19 +114,17 @@ def _looks(store: Store, before: Sequence[int], repetitions: int) -> tuple[int, 
     return (*earlier, *last_but_one, repetitions)
 
 
-def _stored(out: Path) -> dict[str, Any]:
+def _stored(out: Path) -> StoredPlan:
     """campaign.json of a directory; StoreError if it is damaged, NotTrusted if not ours."""
     trust.require(out)
     try:
-        data = from_json(safefile.read_text(out / CAMPAIGN))
-        looks = tuple(int(n) for n in data.get("looks") or [data.get("repetitions", 0)])
-        rest = {"left_out": data.get("left_out", []), "looks": looks}
-        return {name: data[name] for name in STORED} | rest
-    except (ValueError, KeyError, TypeError) as error:
+        stored = read(StoredPlan, from_json(safefile.read_text(out / CAMPAIGN)), CAMPAIGN)
+    except ValueError as error:
         raise StoreError(
             out / CAMPAIGN,
             f"damaged: remove it and resume with the campaign's own file and seed ({error})",
         ) from error
+    return stored if stored.looks else replace(stored, looks=(stored.repetitions,))
 
 
 def is_stored(out: Path) -> bool:
@@ -114,13 +134,12 @@ def is_stored(out: Path) -> bool:
 
 def continued(out: Path, request: Request) -> Request:
     """The request, with what was decided when the campaign of a directory began."""
-    data = _stored(out)
-    before = data["request"]
+    before = _stored(out)
     return replace(
         request,
-        seed=int(data["seed"]) if request.seed is None else request.seed,
-        targets=tuple(before.get("targets", ())),
-        left_out=tuple((left["target"], left["reason"]) for left in data["left_out"]),
+        seed=before.seed if request.seed is None else request.seed,
+        targets=before.request.targets,
+        left_out=tuple((left.target, left.reason) for left in before.left_out),
     )
 
 
@@ -128,11 +147,10 @@ def stored_plan(
     out: Path, request: Request, here: bool = True, choose_here: bool | None = None
 ) -> Plan:
     """The plan that a directory holds, made again from its own text and settings."""
-    data = _stored(out)
-    sets = tuple(data["request"]["sets"]) + request.sets
+    stored = _stored(out)
+    sets = stored.request.sets + request.sets
     again = replace(continued(out, replace(request, seed=None)), sets=sets)
-    source = Source(data["source"]["text"], data["source"]["file"])
-    return build_plan(source, again, here=here, choose_here=choose_here)
+    return build_plan(stored.source, again, here=here, choose_here=choose_here)
 
 
 def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
@@ -235,7 +253,7 @@ def _spec(
 ) -> RunSpec:
     planned, repetition = plot.runs[index]
     assert planned.work is not None
-    extra: dict[str, Any] = {"reference": True} if planned.reference else {}
+    extra = {"reference": True} if planned.reference else {}
     engine = engines.get(planned.engine)
     before = first_version(store.directory, engine)
     return RunSpec(

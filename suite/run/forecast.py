@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fsmatrix.results.evidence.values import inside
 from fsmatrix.suite.plan.estimate import attach_seconds, run_seconds
 from fsmatrix.suite.plan.plan import Plan
 from fsmatrix.suite.run.events import Event
@@ -56,14 +57,14 @@ class Forecast:
     def __call__(self, event: Event) -> None:
         """Learn from an event of the conductor."""
         self._now = event.time
-        target = str(event.facts.get("target", ""))
+        facts, target = event.facts, event.facts.target or ""
         if event.what == ATTACH:
             self._begin(ATTACH, target)
         elif event.what == RUN:
-            self._begin(RUN, str(event.facts.get("coordinates", {}).get("target", "")))
+            self._begin(RUN, str(inside(facts.coordinates).get("target", "")))
         elif event.what in ("skipped", "given_up"):
-            self._take(RUN, target, int(event.facts.get("runs", 0)))
-            self._take(ATTACH, target, int(event.facts.get("attachments", 0)))
+            self._take(RUN, target, facts.runs or 0)
+            self._take(ATTACH, target, facts.attachments or 0)
         elif event.what in ("waiting", "stopped"):
             self._end()
 

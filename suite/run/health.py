@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.watch import Watch
+from fsmatrix.backends.node_side import Watch
 
 WATCH_SECONDS = 3.0  # between two looks at the storage's health while a step runs
 FIRST_LOOK, LAST_LOOK = 2.0, 12.0  # seconds at most before and after the step

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from fsmatrix.results.evidence.evidence import EngineOutput, Note
+from fsmatrix.results.evidence.values import Json, inside
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Status
 from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.session.messages import RankOutput
 from fsmatrix.suite.workloads.base import Output, Step, Workload
 
 KEPT_TEXT = 1 << 20  # characters kept of the beginning, and as many of the end, of one text
@@ -19,32 +20,32 @@ TAIL_LINES = 3
 class RunFailed(Exception):
     """A step failed; the session lives on."""
 
-    def __init__(self, reason: str, status: Status = "failed", **facts: Any) -> None:
+    def __init__(self, reason: str, status: Status = "failed", **facts: Json) -> None:
         super().__init__(reason)
         self.status: Status = status
         self.facts = facts
 
 
-def outputs_of(step: Step, answers: Sequence[Mapping[str, Any]]) -> list[Output]:
+def outputs_of(step: Step, answers: Sequence[RankOutput]) -> list[Output]:
     """The answers of a step as outputs, on the common clock."""
     return [_output(step, answer) for answer in answers]
 
 
-def _output(step: Step, answer: Mapping[str, Any]) -> Output:
-    correction = float(answer.get("clock_correction", 0.0))
+def _output(step: Step, answer: RankOutput) -> Output:
+    done, correction = answer.done, answer.clock_correction
     return Output(
         step=step.name,
-        host=answer["host"],
-        rank=answer["rank"],
-        returncode=answer.get("returncode", 0),
-        stdout=answer.get("stdout", ""),
-        stderr=answer.get("stderr", ""),
-        files=answer.get("files") or {},
-        value=answer.get("value") or {},
-        began=answer["began"] + correction,
-        ended=answer["ended"] + correction,
+        host=answer.host,
+        rank=answer.rank,
+        returncode=done.returncode,
+        stdout=done.stdout,
+        stderr=done.stderr,
+        files=done.files,
+        value=inside(answer.value),
+        began=done.began + correction,
+        ended=done.ended + correction,
         clock_correction=correction,
-        clock_uncertainty=float(answer.get("clock_uncertainty", 0.0)),
+        clock_uncertainty=answer.clock_uncertainty,
     )
 
 
@@ -77,14 +78,14 @@ def shortened(text: str) -> str:
 
 
 def check(
-    workload: Workload, step: Step, answers: Sequence[Mapping[str, Any]], outputs: Sequence[Output]
+    workload: Workload, step: Step, answers: Sequence[RankOutput], outputs: Sequence[Output]
 ) -> None:
     """RunFailed with the first reason if a step failed anywhere."""
     for answer, output in zip(answers, outputs, strict=True):
         where = f"{step.name} on {output.host}" if output.host else step.name
-        if "error" in answer:
-            raise RunFailed(f"{where} raised {answer['error']}", rank=output.rank, host=output.host)
-        if answer.get("timed_out"):
+        if answer.error is not None:
+            raise RunFailed(f"{where} raised {answer.error}", rank=output.rank, host=output.host)
+        if answer.done.timed_out:
             raise RunFailed(
                 f"{where}: the program passed its deadline", "timeout", host=output.host
             )
@@ -95,9 +96,9 @@ def check(
                 host=output.host,
                 returncode=output.returncode,
             )
-        if answer.get("dropped"):
+        if answer.done.dropped:
             raise RunFailed(
-                f"{where}: the program printed too much: {answer['dropped']} bytes in the middle "
+                f"{where}: the program printed too much: {answer.done.dropped} bytes in the middle "
                 "could not be kept",
                 host=output.host,
             )

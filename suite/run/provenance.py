@@ -6,8 +6,8 @@ import importlib.metadata
 import os
 import platform
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -15,6 +15,8 @@ import fsmatrix
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend
 from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.session.client.client import Session
 
 # Environment variables that say how a run was started; everything else stays private.
@@ -35,7 +37,18 @@ ALLOWED = (
 LIBRARIES = ("numpy", "h5py", "mpi4py")
 
 
-def machine() -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class Environment(Stored):
+    """Of all runs of a session."""
+
+    machine: JsonObject  # of `machine`
+    mpi: str
+    launcher: JsonObject
+    nodes: tuple[str, ...]
+    target: JsonObject  # as its backend describes it, and its deployment
+
+
+def machine() -> JsonObject:
     """This host: kernel, CPU, memory, Python, libraries."""
     return {
         "fsmatrix": fsmatrix.__version__,
@@ -53,33 +66,35 @@ def machine() -> dict[str, Any]:
 
 def gather(
     backend: Backend, access: Access, session: Session, target: str, planned: Deployment
-) -> dict[str, Any]:
+) -> Environment:
     """The environment of all runs of a session: machine, MPI, launcher, storage.
 
     `planned`: what was known of the target's deployment before; the storage itself counts first.
     """
-    launcher = session.launcher
     described = backend.describe(access)
-    return {
-        "machine": machine(),
-        "mpi": session.hello["mpi"],
-        "launcher": {
+    known = backend.deployment(described).completed(planned).document()
+    own: JsonObject = {"name": target, "backend": backend.name}
+    return of_session(session, {**own, **described, "deployment": known})
+
+
+def of_session(session: Session, target: JsonObject) -> Environment:
+    """The environment with that target."""
+    launcher = session.launcher
+    return Environment(
+        machine=machine(),
+        mpi=session.hello.mpi,
+        launcher={
             "name": launcher.name,
             "version": launcher.probe_result.version,
             "emulated": launcher.emulated,
-            "options": list(launcher.options),
-            "hosts": list(launcher.hosts),
+            "options": launcher.options,
+            "hosts": launcher.hosts,
             "binding": launcher.binding,
-            "words": list(session.words),
+            "words": session.words,
         },
-        "nodes": sorted({rank["host"] for rank in session.hello["ranks"]}),
-        "target": {
-            "name": target,
-            "backend": backend.name,
-            **described,
-            "deployment": backend.deployment(described).completed(planned).document(),
-        },
-    }
+        nodes=tuple(sorted({rank.host for rank in session.hello.ranks})),
+        target=target,
+    )
 
 
 def _cpu_model() -> str:

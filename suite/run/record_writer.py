@@ -7,13 +7,13 @@ dies is run again.
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from fsmatrix.results.audits import judged
 from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.results.record import RunRecord
-from fsmatrix.suite.run.events import Event, Listener
+from fsmatrix.suite.run.events import Event, Facts, Listener
 
 
 @dataclass
@@ -61,15 +61,15 @@ class RecordWriter:
             return
         pending, self._pending = self._pending, None
         record = pending.result()
-        findings = [f"{finding.audit} ({finding.severity})" for finding in record.findings]
-        facts = {"run": record.run_id, "status": record.status, "findings": findings}
+        findings = tuple(f"{finding.audit} ({finding.severity})" for finding in record.findings)
+        facts = Facts(run=record.run_id, status=record.status, findings=findings)
         if record.status == "ok":
             self.summary.ok += 1
             self.tell(Event("finished", record.run_id, facts))
         else:
             self.summary.failures.append((record.run_id, record.error))
-            begun = bool(record.session)
-            self.tell(Event("failed", f"{record.run_id}: {record.error}", facts | {"begun": begun}))
+            facts = replace(facts, begun=bool(record.session))
+            self.tell(Event("failed", f"{record.run_id}: {record.error}", facts))
 
     def _store(self, record: RunRecord) -> RunRecord:
         record = judged(record)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from fsmatrix.backends.access import PathAccess
+from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.record import RunRecord, Status
 from fsmatrix.suite.run import assemble, outputs
@@ -16,14 +16,21 @@ from fsmatrix.suite.run.environment import REST_SECONDS, RunEnvironment, Session
 from fsmatrix.suite.run.outputs import RunFailed
 from fsmatrix.suite.run.spec import RunSpec, now
 from fsmatrix.suite.session import programs
-from fsmatrix.suite.session.client.client import Reply
 from fsmatrix.suite.session.client.death import DeadlinePassed, NodeError, SessionDied, SessionError
 from fsmatrix.suite.session.client.loopback import WhileStarting
+from fsmatrix.suite.session.messages import (
+    Playing,
+    RankOutput,
+    SampledKernel,
+    StepAnswer,
+    StepCommand,
+    in_rows,
+)
 from fsmatrix.suite.session.programs import GRACE
 from fsmatrix.suite.session.programs import run as run_program
-from fsmatrix.suite.session.sampling import SampledKernel
 from fsmatrix.suite.session.stopping import Interrupted
 from fsmatrix.suite.session.survey import addressed
+from fsmatrix.suite.session.wire import Arrays
 from fsmatrix.suite.workloads.base import Argv, Function, Output, Step
 
 CONTENT_STEP = 0x9E3779B97F4A7C15  # between the content seeds of two overwrite generations
@@ -83,7 +90,7 @@ class Runner:
             error=error,
             failure=failure,
             argv=tuple(builder.argv),
-            environment={**self.context.environment, "realised": dict(spec.realised)},
+            environment={**self.context.environment.document(), "realised": dict(spec.realised)},
             duration=time.monotonic() - begin,
             ranks=builder.ranks,
             phases=parsed.phases,
@@ -152,51 +159,71 @@ class Runner:
     def _step(self, run: RunContext, step: Step) -> list[Output]:
         if isinstance(step.what, Argv):
             return self._program(run, step, step.what)
-        what: dict[str, Any] = asdict(step.what)
         if isinstance(step.what, Function):
-            reply = self._command(run, step, "function", what)
-            return self._outputs(run, step, reply.message["outputs"])
-        seed = run.spec.seed + step.what.generation * CONTENT_STEP
-        what["seed"] = seed % (1 << 64)
-        what["driver"] = self.context.driver
-        what["implementation"] = self.settings.implementation
-        reply = self._command(run, step, "stream", what)
-        phase = assemble.stream_phase(step.name, reply.message, reply.arrays)
-        for failure in reply.message["failures"]:
-            root = run.roots[failure["rank"] % len(run.roots)]
-            text = assemble.failure_text(failure, reply.message["ranks"])
-            raise RunFailed(f"{text}, in {root}" if len(run.roots) > 1 else text, **failure)
+            answer, _ = self._command(run, step, function=step.what)
+            return self._outputs(run, step, answer.outputs)
+        playing = Playing(
+            stream=step.what,
+            seed=(run.spec.seed + step.what.generation * CONTENT_STEP) % (1 << 64),
+            driver=self.context.driver,
+            implementation=self.settings.implementation,
+        )
+        answer, arrays = self._command(run, step, playing=playing)
+        assert answer.merged is not None  # of a stream
+        phase = assemble.stream_phase(step.name, answer.merged, arrays)
+        for failure in answer.merged.failures:
+            root = run.roots[failure.rank % len(run.roots)]
+            text = assemble.failure_text(failure, self._ranks(run, step))
+            text = f"{text}, in {root}" if len(run.roots) > 1 else text
+            raise RunFailed(text, "failed", **failure.document())
         return [Output(step.name, "", 0, phase=phase)] if step.role == "timed" else []
 
-    def _command(self, run: RunContext, step: Step, kind: str, what: Mapping[str, Any]) -> Reply:
+    def _ranks(self, run: RunContext, step: Step) -> list[Rank]:
+        """Who carries the step out."""
+        ranks = self.session.hello.ranks
+        return [ranks[rank] for rank in addressed(ranks, step.where, run.spec.case.geometry)]
+
+    def _command(
+        self,
+        run: RunContext,
+        step: Step,
+        *,
+        playing: Playing | None = None,
+        function: Function | None = None,
+        program: Argv | None = None,
+    ) -> tuple[StepAnswer, Arrays]:
         geometry, builder = run.spec.case.geometry, run.builder
         assert builder.evidence.world is not None  # `_steps` begins with it
-        command = {
-            "do": "step",
-            "to": addressed(self.session.hello["ranks"], step.where, geometry),
-            "kind": kind,
-            "what": what,
-            "roots": list(run.roots),
-            "access": self.access.to_json(),
-            "nodes": geometry.nodes,
-            "threads": geometry.threads,
-            "seed": run.spec.seed,
-            "affinity": self.settings.affinity,
-            "sample": step.role == "timed",
-            "oversubscribed": builder.evidence.world.oversubscribed,
-            "timeout": run.left(),
-        }
+        ranks, affinity = self._ranks(run, step), self.settings.affinity
+        command = StepCommand(
+            to=in_rows([rank.rank for rank in ranks]),
+            playing=playing,
+            function=function,
+            program=program,
+            roots=run.roots,
+            access=self.access.to_json(),
+            nodes=geometry.nodes,
+            threads=geometry.threads,
+            seed=run.spec.seed,
+            affinity=affinity,
+            sample=step.role == "timed",
+            oversubscribed=bool(builder.evidence.world.oversubscribed),
+            timeout=run.left(),
+        )
         # a program that passes the deadline is ended by its leader, which then answers
-        rest = 2 * GRACE + REST_SECONDS if kind == "argv" else 0.0
+        rest = 2 * GRACE + REST_SECONDS if program is not None else 0.0
         late = f"{step.name}: no answer within {self.environment.limit}"
-        reply = self.session.request(command, run.left() + rest, late=late)
-        if len(reply.message["ranks"]) >= len(builder.ranks):
-            builder.ranks = tuple(reply.message["ranks"])
+        answer, arrays = self.session.request(command, StepAnswer, run.left() + rest, late=late)
+        if len(ranks) >= len(builder.ranks):
+            builder.ranks = tuple(
+                replace(rank, cpus=cpus, affinity=affinity)
+                for rank, cpus in zip(ranks, answer.cpus, strict=True)
+            )
         if step.role == "timed":
-            self._sampled(run, step, [SampledKernel.of(k) for k in reply.message["kernels"]])
-        return reply
+            self._sampled(run, step, answer.kernels)
+        return answer, arrays
 
-    def _sampled(self, run: RunContext, step: Step, kernels: list[SampledKernel]) -> None:
+    def _sampled(self, run: RunContext, step: Step, kernels: Sequence[SampledKernel]) -> None:
         """Keep what the samplers saw of a timed step."""
         run.builder.sampled(step, kernels)
         if self.context.in_memory and not step.reads:
@@ -217,9 +244,8 @@ class Runner:
         files = {name: filled(text) for name, text in what.files.items()}
         run.builder.argv.append(argv)
         if step.where != "mpi":
-            data = {"argv": argv, "env": dict(what.env), "files": files, "collect": what.collect}
-            reply = self._command(run, step, "argv", data)
-            return self._of_programs(run, step, reply.message["outputs"])
+            answer, _ = self._command(run, step, program=replace(what, argv=argv, files=files))
+            return self._of_programs(run, step, answer.outputs)
         launcher = replace(self.session.launcher, binding=what.binding)
         extra = {"LC_ALL": "C", **launcher.proof, **what.env}
         command = launcher.command(argv, run.spec.case.geometry, extra)
@@ -240,13 +266,13 @@ class Runner:
             raise Interrupted
         if watched:
             self._sampled(run, step, self.environment.watch(False))
-        return self._of_programs(run, step, [{"host": "", "rank": 0, **asdict(done)}])
+        return self._of_programs(run, step, [RankOutput(host="", rank=0, done=done)])
 
     def _of_programs(
-        self, run: RunContext, step: Step, answers: Sequence[Mapping[str, Any]]
+        self, run: RunContext, step: Step, answers: Sequence[RankOutput]
     ) -> list[Output]:
         """The outputs of a step's programs, and what a preloaded library says in them."""
-        texts = [str(answer["stderr"]) for answer in answers]
+        texts = [answer.done.stderr for answer in answers]
         seen = self.environment.backend.intercepted(self.access, texts)
         if seen is not None and step.role == "timed":
             run.builder.intercepted(step, seen)
@@ -265,7 +291,7 @@ class Runner:
         return WhileStarting(at_once, programs.running) if local else at_once
 
     @staticmethod
-    def _outputs(run: RunContext, step: Step, answers: Sequence[Mapping[str, Any]]) -> list[Output]:
+    def _outputs(run: RunContext, step: Step, answers: Sequence[RankOutput]) -> list[Output]:
         given = outputs.outputs_of(step, answers)
         run.builder.texts |= outputs.texts_of(given, run.builder.next_step())
         if isinstance(step.what, Argv):

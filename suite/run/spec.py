@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.backends.player.player import Implementation
 from fsmatrix.results.case import Case, digest
 from fsmatrix.results.evidence.evidence import Limits
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.record import RunRecord
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Workload
@@ -22,7 +24,7 @@ class RunSpec:
     case: Case
     workload: Workload
     engine: Engine
-    coordinates: Mapping[str, Any]
+    coordinates: JsonObject
     repetition: int
     attempt: int
     block: int
@@ -81,7 +83,7 @@ class Settings:
     settle_timeout: float
     cache_method: str = "auto"
     affinity: str = "none"
-    implementation: str = "auto"  # of the player
+    implementation: Implementation = "auto"  # of the player
     bytes_limit: int | None = None  # all runs together may write so much
     out: Path = field(default_factory=Path)
     in_job: bool = False  # of a batch system

@@ -13,7 +13,7 @@ import platform
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fsmatrix.suite.session import wire
 
@@ -39,7 +39,7 @@ def _world_comm(solo: bool) -> tuple[Comm, str]:
 def main() -> None:
     """Serve commands until the conductor closes its channel."""
     channel = sys.argv[sys.argv.index("--channel") + 1]
-    identity: dict[str, Any] = {"host": platform.node()}
+    identity: dict[str, str | int] = {"host": platform.node()}
     try:
         comm, library = _world_comm("--solo" in sys.argv)
         identity["rank"] = comm.rank
@@ -49,7 +49,7 @@ def main() -> None:
         Server(comm, conductor, library).serve()
     except wire.ChannelClosed:
         sys.stdout.flush()
-        os._exit(0 if identity["rank"] else 70)
+        os._exit(0 if comm.rank else 70)
     except BaseException as error:  # noqa: BLE001 - told to the conductor, then it ends
         facts = identity | {
             "error": f"{type(error).__name__}: {error}",

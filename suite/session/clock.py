@@ -63,8 +63,8 @@ def pairs(count: int) -> list[tuple[int, int]]:
     return chosen
 
 
-def _collect(comm: Any, first: dict[str, int], own: Offset) -> dict[str, Any] | None:
-    gathered = comm.gather((own.nanoseconds, own.uncertainty))
+def _collect(comm: Any, first: dict[str, int], own: Offset) -> dict[str, list[int]] | None:
+    gathered = comm.gather([own.nanoseconds, own.uncertainty])
     if gathered is None:
         return None
     return {str(speaker): gathered[speaker] for speaker in first.values()}

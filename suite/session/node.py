@@ -6,49 +6,49 @@ Backends are imported here, when first needed and by leaders only: ranks stay sm
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import platform
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
+from fsmatrix.results.evidence.values import Json, JsonObject, text
+from fsmatrix.suite.session.messages import Call, KernelUse, SampledKernel
 
-from fsmatrix.suite.session.sampling import KernelUse
-from fsmatrix.suite.session.wire import Arrays
+if TYPE_CHECKING:
+    from fsmatrix.backends.access import Access
+    from fsmatrix.backends.base import Backend
 
 SAMPLE_SECONDS = 0.1
 
 
-def backend_of(access: Mapping[str, Any]) -> tuple[Any, Any]:
+def backend_of(access: JsonObject) -> tuple[type[Backend], Access]:
     """The backend's class and the access of an access's JSON."""
     from fsmatrix.backends.registry import BACKENDS
 
-    backend = BACKENDS.load(access["backend"])
+    backend = BACKENDS.load(text(access, "backend"))
     return backend, backend.access_type.from_json(access)
 
 
-def call(
-    function: str,
-    access: Mapping[str, Any],
-    journal: str,
-    arguments: Mapping[str, Any],
-) -> Any:
+def call(command: Call) -> Json:
     """Call one node-side method of a backend; its answer as JSON-able data."""
     from fsmatrix.backends.journal.journal import Journal
 
-    backend, where = backend_of(access)
+    backend, where = backend_of(command.access)
+    function = command.function
     if function in ("mount", "unmount"):
-        return getattr(backend, function)(
-            where, Journal(Path(journal) / f"{platform.node()}.jsonl")
+        getattr(backend, function)(
+            where, Journal(Path(command.journal) / f"{platform.node()}.jsonl")
         )
+        return None
     if function in (
         "cache", "settle", "counters", "health", "guard", "make_run", "remove_run",
     ):  # fmt: skip
-        answer = getattr(backend, function)(where, **arguments)
-        return dataclasses.asdict(answer) if dataclasses.is_dataclass(answer) else answer  # type: ignore[arg-type]
+        answer = getattr(backend, function)(where, **command.arguments)
+        plain: Json = dataclasses.asdict(answer) if dataclasses.is_dataclass(answer) else answer  # type: ignore[arg-type]
+        return plain
     raise ValueError(f"no node-side method {function!r}")
 
 
@@ -77,7 +77,7 @@ def user_time(pid: int) -> float:
 class Sampler:
     """Samples one kernel while a step runs; what it saw before, after and between."""
 
-    def __init__(self, access: Mapping[str, Any]) -> None:
+    def __init__(self, access: JsonObject) -> None:
         self._backend, self._access = backend_of(access)
         self._workers = self._backend.workers(self._access)
         self._stop = threading.Event()
@@ -102,16 +102,15 @@ class Sampler:
         self._sample()
         self._thread.start()
 
-    def stop(self) -> tuple[KernelUse, Arrays]:
-        """Before and after, and the series: "time" [sample] and every counter [sample]."""
+    def stop(self) -> SampledKernel:
+        """Before and after, and the series: "time" and every counter."""
         self._stop.set()
         self._thread.join()
         self._sample()
         times, looks = zip(*self._rows, strict=True)
         names = sorted(set().union(*looks))
-        arrays: Arrays = {"time": np.array(times)}
-        for name in names:
-            arrays[name] = np.array([look.get(name, np.nan) for look in looks])
+        samples: dict[str, tuple[float, ...]] = {"time": times}
+        samples |= {name: tuple(look.get(name, math.nan) for look in looks) for name in names}
         before, after = looks[0], looks[-1]
         cpu = {
             name: after[f"cpu_{name}"] - before[f"cpu_{name}"]
@@ -128,4 +127,4 @@ class Sampler:
             user_seconds=after["cpu_user"] - before["cpu_user"],
             storage_user_seconds=max(0.0, storage[1] - storage[0]),
         )
-        return use, arrays
+        return SampledKernel(host=platform.node(), use=use, samples=samples)

@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.suite.session import orphaned_processes
 
 GRACE = 3.0
@@ -52,7 +53,7 @@ MPI_PREFIXES = (
 
 
 @dataclass(frozen=True)
-class Finished:
+class Finished(Stored):
     """How a program ended, and what it told."""
 
     returncode: int  # negative: ended by that signal

@@ -10,15 +10,18 @@ import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import Tallies
 from fsmatrix.backends.player.result import Latencies, PlayerResult, fold, no_latencies
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.histogram import sparse
 from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
+from fsmatrix.suite.session.messages import Merged, OperationError
 from fsmatrix.suite.session.wire import Arrays
 
 RANK_FIELDS = ("start", "end", "io_start", "io_end", "overhead")
 RANK_COUNTS = ("bytes", "operations", "errors")
 LARGEST = "_max"  # how the names end of which the largest counts; others are added up
 NUMBER = -1  # length of what is no array
+MOST_FAILURES = 16  # whose errors are told
 
 Integers = npt.NDArray[np.int64]
 
@@ -29,10 +32,11 @@ def reduced(
     generating_ns: int,
     origin: int,
     offset: Offset,
-) -> tuple[dict[str, Any], Arrays]:
+) -> tuple[Merged | None, Arrays]:
     """Everything that the ranks measured, merged: sums by one reduce, times gathered.
 
-    `generating_ns`: what making the chunks took this rank; `origin`: of its player.
+    `generating_ns`: what making the chunks took this rank; `origin`: of its player.  Nothing but
+    at rank 0; began and facts are for the caller to say.
     """
     arrays = _histograms(comm, result)
     width, series = _series(comm, result)
@@ -46,12 +50,12 @@ def reduced(
         "seconds": seconds,
         "counts": [result.bytes, result.operations, result.errors],
         "errno": dict(result.errors_by_errno),
-        "first_error": result.first_error,
+        "first_error": result.first_error and vars(result.first_error),
         "uncertainty": offset.uncertainty / 1e9,
     }
     gathered = comm.gather(own)
     if gathered is None:
-        return {}, {}
+        return None, {}
     table = np.array([entry["seconds"] for entry in gathered], dtype=np.float64)
     counts = np.array([entry["counts"] for entry in gathered], dtype=np.int64)
     arrays |= {name: table[:, i] for i, name in enumerate(RANK_FIELDS)}
@@ -61,17 +65,17 @@ def reduced(
         for name, count in entry["errno"].items():
             errno[name] = errno.get(name, 0) + count
     failures = [
-        {"rank": rank, **entry["first_error"]}
+        OperationError(rank=rank, **entry["first_error"])
         for rank, entry in enumerate(gathered)
         if entry["first_error"]
     ]
-    message = {
-        "interval": width,
-        "errors_by_errno": errno,
-        "failures": failures[:16],
-        "clock_uncertainty": max(entry["uncertainty"] for entry in gathered),
-    }
-    return message, arrays
+    merged = Merged(
+        interval=width,
+        errors_by_errno=errno,
+        failures=tuple(failures[:MOST_FAILURES]),
+        clock_uncertainty=max(entry["uncertainty"] for entry in gathered),
+    )
+    return merged, arrays
 
 
 def _histograms(comm: Comm, result: PlayerResult) -> Arrays:
@@ -111,7 +115,7 @@ def _series(comm: Comm, result: PlayerResult) -> tuple[float, Arrays]:
     return width / 1e9, {"interval_bytes": total[0], "interval_operations": total[1]}
 
 
-def put_together(tallies: Tallies | None, comm: Comm) -> dict[str, Any]:
+def put_together(tallies: Tallies | None, comm: Comm) -> JsonObject:
     """Tallies of all ranks at rank 0, JSON-able; called by all ranks of `comm`.
 
     A number stays a number, an array is stored by its values that are not zero
@@ -120,15 +124,15 @@ def put_together(tallies: Tallies | None, comm: Comm) -> dict[str, Any]:
     """
     own = {name: _integers(name, value) for name, value in (tallies or {}).items()}
     lengths = comm.gather({name: _length(values) for name, values in own.items()})
-    agreed = comm.bcast(None if lengths is None else _agreed(lengths))
-    if "problem" in agreed:
-        raise ValueError(agreed["problem"])
+    agreed, problem = comm.bcast(None if lengths is None else _agreed(lengths))
+    if problem:
+        raise ValueError(problem)
     merged = {
         name: values
         for largest in (False, True)
-        for name, values in _merged(own, agreed["lengths"], largest, comm).items()
+        for name, values in _merged(own, agreed, largest, comm).items()
     }
-    return {name: merged[name] for name in agreed["lengths"]} if comm.rank == 0 else {}
+    return {name: merged[name] for name in agreed} if comm.rank == 0 else {}
 
 
 def _integers(name: str, value: Any) -> Integers:
@@ -142,22 +146,22 @@ def _length(values: Integers) -> int:
     return len(values) if values.ndim else NUMBER
 
 
-def _agreed(lengths: list[Mapping[str, int]]) -> dict[str, Any]:
-    """The length of each tally, or why there is none."""
+def _agreed(lengths: list[Mapping[str, int]]) -> tuple[dict[str, int], str]:
+    """The length of each tally; why there is none."""
     merged: dict[str, int] = {}
     for rank, own in enumerate(lengths):
         for name, length in own.items():
             if merged.setdefault(name, length) != length:
-                return {
-                    "problem": f"tally {name!r} has {length} elements at rank {rank}, "
+                return {}, (
+                    f"tally {name!r} has {length} elements at rank {rank}, "
                     f"{merged[name]} at a rank before it ({NUMBER}: it is a number)"
-                }
-    return {"lengths": merged}
+                )
+    return merged, ""
 
 
 def _merged(
     own: Mapping[str, Integers], lengths: Mapping[str, int], largest: bool, comm: Comm
-) -> dict[str, Any]:
+) -> JsonObject:
     """Those of one sort, by one reduction."""
     names = [name for name in lengths if name.endswith(LARGEST) == largest]
     if not names:

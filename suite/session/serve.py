@@ -6,21 +6,38 @@ import importlib
 import os
 import socket
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.player.ops import Place
+from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.suite.session import clock, programs, wire
 from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
-from fsmatrix.suite.session.sampling import KernelUse
+from fsmatrix.suite.session.messages import (
+    Answer,
+    Answers,
+    Argv,
+    Call,
+    Function,
+    Hello,
+    Quit,
+    RankOutput,
+    RankUse,
+    Samples,
+    StepAnswer,
+    StepCommand,
+    Watch,
+)
+from fsmatrix.suite.session.programs import Finished
 from fsmatrix.suite.session.stream import run_stream
 from fsmatrix.suite.session.wire import Arrays
 from fsmatrix.suite.session.world import World
 
-Reply = tuple[dict[str, Any], Arrays]
+if TYPE_CHECKING:
+    from fsmatrix.suite.session.node import Sampler
 
 
 class Server:
@@ -29,225 +46,176 @@ class Server:
     def __init__(self, comm: Comm, conductor: socket.socket | None, library: str) -> None:
         self.world = World(comm, conductor)
         self.allowed = frozenset(self.world.me.cpus)
-        self._watching: Any = None  # a sampler, beside a program of the conductor's
-        self._commands = {
-            "call": self._call,
-            "step": self._step,
-            "watch": self._watch,
-            "quit": self._quit,
-        }
+        self._watching: Sampler | None = None  # beside a program of the conductor's
         if conductor is not None:
-            hello = {"ranks": [asdict(rank) for rank in self.world.ranks], "mpi": library}
-            wire.send(conductor, hello | {"kernels": self.world.kernel_leaders()})
+            leaders = tuple(self.world.kernel_leaders())
+            self._answer(Hello(ranks=self.world.ranks, mpi=library, kernels=leaders))
             self.world.watch_conductor()
 
     def serve(self) -> None:
         """Until the channel closes or the conductor says quit."""
         while True:
-            command = self.world.next_command()
-            self._commands[command["do"]](command)
+            match self.world.next_command():
+                case Quit():
+                    self._quit()
+                case Call() as call:
+                    self._call(call)
+                case Watch() as watch:
+                    self._watch(watch)
+                case StepCommand() as step:
+                    self._step(step)
 
-    def _answer(self, reply: Reply | None) -> None:
-        if reply is not None and self.world.conductor is not None:
-            wire.send(self.world.conductor, *reply)
+    def _answer(self, message: Stored, arrays: Arrays | None = None) -> None:
+        if self.world.conductor is not None:
+            wire.send(self.world.conductor, message, arrays)
 
     # -- commands ------------------------------------------------------------------------
-    def _quit(self, _command: Mapping[str, Any]) -> None:
-        self._answer(({"ok": True}, {}))
+    def _quit(self) -> None:
+        self._answer(Answers())
         if self.world.comm.size > 1:
             from mpi4py import MPI
 
             MPI.Finalize()
         os._exit(0)
 
-    def _call(self, command: Mapping[str, Any]) -> None:
+    def _call(self, command: Call) -> None:
         """A backend's node-side method, on one leader of each kernel."""
         from fsmatrix.suite.session import node
 
-        comm = self.world.comm.part(command["to"])
-        answer: dict[str, Any] = {"host": self.world.me.host}
+        host = self.world.me.host
         try:
-            answer["value"] = node.call(
-                command["function"], command["access"], command["journal"], command["arguments"]
-            )
+            answer = Answer(host=host, value=node.call(command))
         except Exception as error:  # noqa: BLE001 - every failure of a backend is an answer
             worded = isinstance(error, BackendError)  # in a sentence that is for the user
-            answer["error"] = str(error) if worded else f"{type(error).__name__}: {error}"
-        gathered = comm.gather(answer)
-        if gathered is not None:
-            self._answer(({"answers": gathered}, {}))
+            text = str(error) if worded else f"{type(error).__name__}: {error}"
+            answer = Answer(host=host, error=text)
+        self._answer(Answers(answers=wire.gather(self.world.comm.part(command.ranks), answer)))
 
-    def _watch(self, command: Mapping[str, Any]) -> None:
+    def _watch(self, command: Watch) -> None:
         """Begin or end sampling this kernel."""
-        answer: dict[str, Any] = {"host": self.world.me.host}
-        if command["begin"]:
+        own = Samples()
+        if command.begin:
             from fsmatrix.suite.session import node
 
-            self._watching = node.Sampler(command["access"])
+            self._watching = node.Sampler(command.access)
             self._watching.start()
         elif self._watching is not None:
-            answer |= _sampled(self._watching.stop())
+            own = Samples(kernels=(self._watching.stop(),))
             self._watching = None
-        gathered = self.world.comm.part(command["to"]).gather(answer)
-        if gathered is not None:
-            self._answer(({"answers": gathered}, {}))
+        gathered = wire.gather(self.world.comm.part(command.ranks), own)
+        self._answer(Samples(kernels=tuple(kernel for each in gathered for kernel in each.kernels)))
 
-    def _step(self, command: Mapping[str, Any]) -> None:
+    def _step(self, command: StepCommand) -> None:
         """One step of a run, on the ranks of its geometry."""
-        comm = self.world.comm.part(command["to"])
-        place = self._place(command, comm)
-        roots = command["roots"]
-        command = {**command, "root": roots[place.rank % len(roots)]}
+        comm = self.world.comm.part(command.ranks)
         self._set_affinity(command)
         offset = self._offset(comm, command)
         sampler = self._sampler(command)
         user = user_seconds()
-        cpus = sorted(os.sched_getaffinity(0))
+        cpus = tuple(sorted(os.sched_getaffinity(0)))
         try:
             comm.barrier()
             if sampler is not None:
                 sampler.start()
             comm.barrier()
-            reply = self._DO[command["kind"]](self, command, place, comm, offset)
+            answer, arrays = self._do(command, comm, offset)
             comm.barrier()
-            seen = sampler.stop() if sampler is not None else None
+            sampled = sampler.stop() if sampler is not None else None
         finally:
             os.sched_setaffinity(0, self.allowed)
-        own = {"user": user_seconds() - user, "cpus": cpus}
-        if seen is not None:
-            own |= _sampled(seen)
-        reply = self._collect(comm, reply, command, own)
+        kernel, spent = self.world.me.kernel, user_seconds() - user
+        own = RankUse(kernel=kernel, user=spent, cpus=cpus, sampled=sampled)
+        uses = wire.gather(comm, own)
         if comm.rank == 0:
-            self._answer(reply)
+            self._answer(_with_uses(answer, uses), arrays)
 
     # -- parts of a step -------------------------------------------------------------------
-    def _place(self, command: Mapping[str, Any], comm: Comm) -> Place:
-        return Place(
-            rank=comm.rank,
-            ranks=comm.size,
-            node=self.world.me.node,
-            nodes=command["nodes"],
-            threads=command["threads"],
-            seed=command["seed"],
-        )
-
-    def _offset(self, comm: Comm, command: Mapping[str, Any]) -> Offset:
+    def _offset(self, comm: Comm, command: StepCommand) -> Offset:
         first: dict[str, int] = {}
-        for index, rank in enumerate(command["to"]):
+        for index, rank in enumerate(command.ranks):
             first.setdefault(self.world.ranks[rank].boot_id, index)
         return clock.measure(comm, first, self.world.me.boot_id)
 
-    def _sampler(self, command: Mapping[str, Any]) -> Any:
+    def _sampler(self, command: StepCommand) -> Sampler | None:
         """A sampler on one rank of each kernel that takes part."""
         first: dict[str, int] = {}
-        for rank in command["to"]:
+        for rank in command.ranks:
             first.setdefault(self.world.ranks[rank].kernel, rank)
-        if not command["sample"] or self.world.me.rank not in first.values():
+        if not command.sample or self.world.me.rank not in first.values():
             return None
         from fsmatrix.suite.session import node
 
-        return node.Sampler(command["access"])
+        return node.Sampler(command.access)
 
-    def _set_affinity(self, command: Mapping[str, Any]) -> None:
+    def _set_affinity(self, command: StepCommand) -> None:
         """Policy "core": each rank gets `threads` CPUs of its own; "none": all of them.
 
         Ranks that a message woke tend to sit on one CPU and then spin in turns, 4 ms each.
         Under "none" they are therefore moved apart, and then left to the kernel.
         """
         cpus = sorted(self.allowed)
-        me, threads = self.world.me, command["threads"]
-        here = [rank for rank in command["to"] if self.world.ranks[rank].boot_id == me.boot_id]
+        me, threads = self.world.me, command.threads
+        here = [rank for rank in command.ranks if self.world.ranks[rank].boot_id == me.boot_id]
         first = here.index(me.rank) * threads
         own = {cpus[(first + i) % len(cpus)] for i in range(threads)}
         os.sched_setaffinity(0, own)
-        if command["affinity"] != "core":
+        if command.affinity != "core":
             os.sched_setaffinity(0, self.allowed)
 
-    def _collect(
-        self,
-        comm: Comm,
-        reply: Reply,
-        command: Mapping[str, Any],
-        own: Mapping[str, Any],
-    ) -> Reply:
-        """Add what every rank and every sampled kernel tells."""
-        answer = {"name": self.world.me.kernel, "host": self.world.me.host, **own}
-        gathered = comm.gather(answer)
-        if gathered is None:
-            return {}, {}
-        message, arrays = reply
-        message = dict(message)
-        message["kernels"] = [entry for entry in gathered if "kernel" in entry]
-        for entry in message["kernels"]:
-            ranks = [rank for rank in gathered if rank["name"] == entry["name"]]
-            entry["user"] = sum(rank["user"] for rank in ranks)
-        message["ranks"] = [
-            {**asdict(self.world.ranks[rank]), "cpus": of["cpus"], "affinity": command["affinity"]}
-            for rank, of in zip(command["to"], gathered, strict=True)
-        ]
-        return message, arrays
-
-    def _stream(
-        self,
-        command: Mapping[str, Any],
-        place: Place,
-        comm: Comm,
-        offset: Offset,
-    ) -> Reply:
-        return run_stream(
-            command["what"], command["root"], place, comm, offset, command["oversubscribed"]
+    def _do(self, command: StepCommand, comm: Comm, offset: Offset) -> tuple[StepAnswer, Arrays]:
+        """The step itself; what it gave, at rank 0 of `comm`."""
+        place = Place(
+            rank=comm.rank,
+            ranks=comm.size,
+            node=self.world.me.node,
+            nodes=command.nodes,
+            threads=command.threads,
+            seed=command.seed,
         )
+        root = command.roots[place.rank % len(command.roots)]
+        if command.playing is not None:
+            merged, arrays = run_stream(
+                command.playing, root, place, comm, offset, command.oversubscribed
+            )
+            return StepAnswer(merged=merged), arrays
+        if command.function is not None:
+            own = self._function(command.function, place, root)
+        else:
+            assert command.program is not None
+            own = self._program(command.program, place, root, command.timeout)
+            comm.patient_barrier()
+            own = replace(
+                own,
+                clock_correction=clock.wall_correction(comm, offset),
+                clock_uncertainty=offset.uncertainty / 1e9,
+            )
+        return StepAnswer(outputs=wire.gather(comm, own)), {}
 
-    def _function(
-        self,
-        command: Mapping[str, Any],
-        place: Place,
-        comm: Comm,
-        _offset: Offset,
-    ) -> Reply:
+    def _function(self, what: Function, place: Place, root: str) -> RankOutput:
         """A Python function in every rank; what it raises is the run's error."""
-        module, function = str(command["what"]["function"]).split(":")
-        own: dict[str, Any] = {"host": self.world.me.host, "rank": place.rank}
-        begin = time.time()
+        module, function = what.function.split(":")
+        value: Json = None
+        error: str | None = None
+        began = time.time()
         try:
-            called = getattr(importlib.import_module(module), function)
-            own["value"] = called(command["what"]["params"], place, command["root"])
-        except Exception as error:  # noqa: BLE001 - the answer carries it to the record
-            own["error"] = f"{type(error).__name__}: {error}"
-        own |= {"began": begin, "ended": time.time()}
-        return {"outputs": comm.gather(own)}, {}
+            value = getattr(importlib.import_module(module), function)(what.params, place, root)
+        except Exception as problem:  # noqa: BLE001 - the answer carries it to the record
+            error = f"{type(problem).__name__}: {problem}"
+        done = Finished(0, "", "", began, time.time())
+        host = self.world.me.host
+        return RankOutput(host=host, rank=place.rank, done=done, value=value, error=error)
 
-    def _argv(
-        self,
-        command: Mapping[str, Any],
-        place: Place,
-        comm: Comm,
-        offset: Offset,
-    ) -> Reply:
+    def _program(self, what: Argv, place: Place, root: str, timeout: float) -> RankOutput:
         """A program, by every rank that was addressed, started together."""
-        what = command["what"]
         os.sched_setaffinity(0, self.allowed)
 
         def filled(text: str) -> str:
             return text.replace("{node}", str(place.node)).replace("{rank}", str(place.rank))
 
-        argv = [filled(word) for word in what["argv"]]
-        files = {name: filled(text) for name, text in what["files"].items()}
-        done = programs.run(
-            argv,
-            command["root"] or "/",
-            command["timeout"],
-            what["env"],
-            files=files,
-            collect=what["collect"],
-        )
-        comm.patient_barrier()
-        own = {"host": self.world.me.host, "rank": place.rank, **asdict(done)}
-        own["clock_correction"] = clock.wall_correction(comm, offset)
-        own["clock_uncertainty"] = offset.uncertainty / 1e9
-        return {"outputs": comm.gather(own)}, {}
-
-    _DO: ClassVar = {"stream": _stream, "function": _function, "argv": _argv}
+        argv = [filled(word) for word in what.argv]
+        files = {name: filled(text) for name, text in what.files.items()}
+        done = programs.run(argv, root or "/", timeout, what.env, files=files, collect=what.collect)
+        return RankOutput(host=self.world.me.host, rank=place.rank, done=done)
 
 
 def user_seconds() -> float:
@@ -256,8 +224,12 @@ def user_seconds() -> float:
     return usage.user + usage.children_user
 
 
-def _sampled(seen: tuple[KernelUse, Arrays]) -> dict[str, Any]:
-    """As an answer holds it (`SampledKernel.of`)."""
-    use, series = seen
-    samples = {name: values.tolist() for name, values in series.items()}
-    return {"kernel": use.document(), "samples": samples}
+def _with_uses(answer: StepAnswer, uses: tuple[RankUse, ...]) -> StepAnswer:
+    """The answer with what every rank and every sampled kernel tells."""
+    user: dict[str, float] = {}
+    for use in uses:
+        user[use.kernel] = user.get(use.kernel, 0.0) + use.user
+    kernels = [
+        replace(use.sampled, user=user[use.kernel]) for use in uses if use.sampled is not None
+    ]
+    return replace(answer, cpus=tuple(use.cpus for use in uses), kernels=tuple(kernels))

@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import importlib
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from fsmatrix.backends.player.ops import Chunk, Chunks, CountingChunks, Place, Tallies
 from fsmatrix.backends.player.player import Player, wait_until
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.connecting import leave, open_together
+from fsmatrix.suite.session.messages import Merged, Playing
 from fsmatrix.suite.session.reduction import put_together, reduced
 from fsmatrix.suite.session.turns import taking_turns
 from fsmatrix.suite.session.wire import Arrays
@@ -81,7 +81,7 @@ class Played:
     stop_on_error: bool
     executed: int = 0
     stopped: bool = False  # the time was over before the data was
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: JsonObject = field(default_factory=dict)
 
 
 def play(
@@ -164,26 +164,21 @@ def _until(
 
 
 def run_stream(
-    spec: Mapping[str, Any],
-    root: str,
-    place: Place,
-    comm: Comm,
-    offset: Offset,
-    oversubscribed: bool,
-) -> tuple[dict[str, Any], Arrays]:
+    playing: Playing, root: str, place: Place, comm: Comm, offset: Offset, oversubscribed: bool
+) -> tuple[Merged | None, Arrays]:
     """Run one Stream step; the merged phase at rank 0 of `comm`, nothing elsewhere.
 
-    `spec` is the step's Stream as a dict, with "seed" (content) and "driver".  All times in
-    the answer are seconds after the agreed start on the common clock.
+    All times in the answer are seconds after the agreed start on the common clock.
     """
-    module, function = str(spec["generator"]).split(":")
+    stream = playing.stream
+    module, function = stream.generator.split(":")
     with contextlib.ExitStack() as shared:
-        if spec["shared_queue"]:
+        if stream.shared_queue:
             place = replace(place, turn=shared.enter_context(taking_turns(place.node, comm)))
-        generator = getattr(importlib.import_module(module), function)(spec["params"], place)
-        source = Source(generator, spec["wear_out"] > 0)
+        generator = getattr(importlib.import_module(module), function)(stream.params, place)
+        source = Source(generator, stream.wear_out > 0)
         source.peek()
-        player = open_together(spec, root, place.threads, comm)
+        player = open_together(playing, root, place.threads, comm)
         try:
             start_ns, began = _agree(comm)
             origin = start_ns + offset.nanoseconds  # on this kernel's own clock
@@ -192,28 +187,28 @@ def run_stream(
             progress = play(
                 player,
                 source,
-                spec["seconds"],
-                spec["wear_out"],
+                stream.seconds,
+                stream.wear_out,
                 origin,
                 comm,
-                stop_on_error=spec["stop_on_error"],
+                stop_on_error=stream.stop_on_error,
             )
             comm.patient_barrier()
             result = player.result()
-            leave(spec, player, comm)
+            leave(playing.driver, player, comm)
         finally:
             player.close()
-    message, arrays = reduced(comm, result, source.spent_ns, origin, offset)
+    merged, arrays = reduced(comm, result, source.spent_ns, origin, offset)
     tallies = put_together(source.tallies, comm)
-    if comm.rank == 0:
-        facts = progress.facts | {"clock": result.clock}
-        if tallies:
-            facts["tallies"] = tallies
-        if not spec["stop_on_error"]:  # they are counted, and the run goes on
-            facts["first_errors"] = message.pop("failures")
-            message["failures"] = []
-        message |= {"began": began, "facts": facts}
-    return message, arrays
+    if merged is None:
+        return None, arrays
+    facts = {**progress.facts, "clock": result.clock}
+    if tallies:
+        facts["tallies"] = tallies
+    if not stream.stop_on_error:  # they are counted, and the run goes on
+        facts["first_errors"] = [failure.document() for failure in merged.failures]
+        merged = replace(merged, failures=())
+    return replace(merged, began=began, facts=facts), arrays
 
 
 def _agree(comm: Comm) -> tuple[int, float]:

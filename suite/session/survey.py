@@ -11,56 +11,43 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
+from fsmatrix.results.evidence.rank import Rank
+from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.process import boot_id
+from fsmatrix.suite.session import wire
 from fsmatrix.suite.session.comm import Comm
 
 if TYPE_CHECKING:
     from fsmatrix.results.case import Geometry
 
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V", bound=Hashable)
 # Where a step is carried out: by one leader, the leader of each node, ranks of MPI, every rank.
 Where = Literal["once", "node", "mpi", "rank"]
 
 
-@dataclass(frozen=True)
-class Rank:
-    """Where one rank of the world really is."""
-
-    rank: int
-    host: str
-    node: int  # index of the node, in order of their first rank
-    node_rank: int  # index of the rank inside its node
-    boot_id: str
-    mounts: str  # identity of the mount namespace
-    pid: int
-    cpus: tuple[int, ...]
-    processor: str = ""  # MPI's name of the node
-    shared: int = 0  # lowest rank of those that share memory with this one, as MPI says
-    links: float = 0.0  # bytes/s of all links of the kernel, each way; 0 = not known
-
-    @property
-    def kernel(self) -> str:
-        """One mount, one cache drop and one sampler per kernel and mount namespace."""
-        return f"{self.boot_id}/{self.mounts}"
-
-
-def own_facts(comm: Comm) -> dict[str, Any]:
-    """What a rank sees of its place."""
+def own_place(comm: Comm) -> Rank:
+    """What a rank sees of its place; its node is not known yet."""
     processor, shared = comm.place()
-    return {
-        "host": platform.node(),
-        "boot_id": boot_id(),
-        "mounts": str(Path("/proc/self/ns/mnt").readlink()),
-        "pid": os.getpid(),
-        "cpus": sorted(os.sched_getaffinity(0)),
-        "processor": processor,
-        "shared": shared,
-        "links": link_speed(),
-    }
+    return Rank(
+        rank=comm.rank,
+        host=platform.node(),
+        node=0,
+        node_rank=0,
+        boot_id=boot_id(),
+        mounts=str(Path("/proc/self/ns/mnt").readlink()),
+        pid=os.getpid(),
+        cpus=tuple(sorted(os.sched_getaffinity(0))),
+        processor=processor,
+        shared=shared,
+        links=link_speed(),
+    )
 
 
 def link_speed(interfaces: Path = Path("/sys/class/net")) -> float:
@@ -85,21 +72,21 @@ def link_speed(interfaces: Path = Path("/sys/class/net")) -> float:
 
 def survey(comm: Comm) -> tuple[Rank, ...]:
     """Every rank's place, the same tuple at every rank."""
-    return ranks_of(comm.bcast(comm.gather(own_facts(comm))))
+    ranks = on_nodes(wire.gather(comm, own_place(comm)))
+    documents = comm.bcast([rank.document() for rank in ranks])
+    return tuple(read(Rank, each, "rank") for each in documents)
 
 
-def ranks_of(gathered: Sequence[Mapping[str, Any]]) -> tuple[Rank, ...]:
-    """Nodes and places on them, from what every rank sees (`own_facts`), in order of ranks."""
+def on_nodes(ranks: Sequence[Rank]) -> tuple[Rank, ...]:
+    """The ranks, which are in order, with their nodes and places on them."""
     nodes: dict[Hashable, int] = {}
-    counts: dict[int, int] = {}
-    ranks = []
-    for rank, facts in enumerate(gathered):
-        node = nodes.setdefault((facts["boot_id"], plain_name(facts["host"])), len(nodes))
-        node_rank = counts.get(node, 0)
-        counts[node] = node_rank + 1
-        own = {**facts, "cpus": tuple(facts["cpus"])}
-        ranks.append(Rank(rank=rank, node=node, node_rank=node_rank, **own))
-    return tuple(ranks)
+    counts: Counter[int] = Counter()
+    placed = []
+    for rank in ranks:
+        node = nodes.setdefault((rank.boot_id, plain_name(rank.host)), len(nodes))
+        placed.append(replace(rank, node=node, node_rank=counts[node]))
+        counts[node] += 1
+    return tuple(placed)
 
 
 def plain_name(host: str) -> str:
@@ -108,19 +95,16 @@ def plain_name(host: str) -> str:
     return host if first.isdecimal() or not first else first
 
 
-def members(ranks: Iterable[Mapping[str, Any]], geometry: Geometry) -> list[int]:
-    """World ranks of a run, node after node: the same number on each of its nodes.
-
-    `ranks` are as the session's hello gives them: `Rank` as dictionaries.
-    """
+def members(ranks: Iterable[Rank], geometry: Geometry) -> list[int]:
+    """World ranks of a run, node after node: the same number on each of its nodes."""
     return [
-        rank["rank"]
-        for rank in sorted(ranks, key=lambda rank: (rank["node"], rank["node_rank"]))
-        if rank["node"] < geometry.nodes and rank["node_rank"] < geometry.processes_per_node
+        rank.rank
+        for rank in sorted(ranks, key=lambda rank: (rank.node, rank.node_rank))
+        if rank.node < geometry.nodes and rank.node_rank < geometry.processes_per_node
     ]
 
 
-def addressed(ranks: Sequence[Mapping[str, Any]], where: Where, geometry: Geometry) -> list[int]:
+def addressed(ranks: Sequence[Rank], where: Where, geometry: Geometry) -> list[int]:
     """Who carries a step of a run out: every rank, one on each node, or rank 0.
 
     The others sleep on: nothing runs beside a program.
@@ -128,23 +112,20 @@ def addressed(ranks: Sequence[Mapping[str, Any]], where: Where, geometry: Geomet
     all_ranks = members(ranks, geometry)
     if where == "rank":
         return all_ranks
-    leaders = [rank for rank in all_ranks if ranks[rank]["node_rank"] == 0]
+    leaders = [rank for rank in all_ranks if ranks[rank].node_rank == 0]
     return leaders if where == "node" else leaders[:1]
 
 
-def disagreements(ranks: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Where MPI divides the ranks into nodes otherwise than the kernels do; sentences.
-
-    `ranks` are as the session's hello gives them: `Rank` as dictionaries.
-    """
-    ranks = list(ranks)
-    hosts = {rank["node"]: rank["host"] for rank in reversed(ranks)}
+def disagreements(ranks: Sequence[Rank]) -> list[str]:
+    """Where MPI divides the ranks into nodes otherwise than the kernels do; sentences."""
+    hosts = {rank.node: rank.host for rank in reversed(ranks)}
     reasons = []
     for key, what in (("processor", "processor names"), ("shared", "groups of shared memory")):
-        for node, values in _grouped(ranks, "node", key).items():
+        pairs = [(rank.node, getattr(rank, key)) for rank in ranks]
+        for node, values in _grouped(pairs).items():
             if len(values) > 1:
                 reasons.append(f"MPI sees {len(values)} {what} on the one node {hosts[node]}")
-        for value, nodes in _grouped(ranks, key, "node").items():
+        for value, nodes in _grouped((value, node) for node, value in pairs).items():
             if len(nodes) > 1:
                 names = ", ".join(hosts[node] for node in nodes)
                 shared = (
@@ -154,9 +135,9 @@ def disagreements(ranks: Iterable[Mapping[str, Any]]) -> list[str]:
     return reasons
 
 
-def _grouped(ranks: Sequence[Mapping[str, Any]], by: str, of: str) -> dict[Any, list[Any]]:
-    """The distinct values of `of` for each value of `by`, in order of ranks."""
-    groups: dict[Any, dict[Any, None]] = {}
-    for rank in ranks:
-        groups.setdefault(rank[by], {})[rank[of]] = None
-    return {value: list(members) for value, members in groups.items()}
+def _grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """The distinct second ones for each of the first ones, in their order."""
+    groups: dict[K, list[V]] = {}
+    for key, value in dict.fromkeys(pairs):
+        groups.setdefault(key, []).append(value)
+    return groups

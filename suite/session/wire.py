@@ -1,4 +1,4 @@
-"""Messages between conductor, leaders and ranks: a JSON object and numpy arrays.
+"""Messages between conductor, leaders and ranks: an object of messages.py, and numpy arrays.
 
 A frame is two little-endian 32-bit lengths (header, arrays), the header (JSON) and the
 arrays' raw bytes one after the other.  Nothing is pickled: a frame can hold no code.
@@ -13,13 +13,16 @@ import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from fsmatrix.results.evidence.stored import Stored, StoredError, read
+from fsmatrix.suite.session.comm import Comm
+
 Arrays = dict[str, npt.NDArray[Any]]
-Message = dict[str, Any]
+S = TypeVar("S", bound=Stored)
 _LENGTHS = struct.Struct("<II")
 MAX_FRAME = 1 << 30
 ERROR_MARK = "fsmatrix-rank-error "  # on stderr: JSON of what a rank raised
@@ -56,7 +59,7 @@ def _short(address: Path) -> Iterator[str]:
         os.close(folder)
 
 
-def pack(message: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> bytes:
+def pack(message: Stored, arrays: Mapping[str, npt.NDArray[Any]] | None = None) -> bytes:
     """One frame: a message as JSON, then the bytes of its arrays."""
     table = []
     body = []
@@ -64,42 +67,39 @@ def pack(message: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]] | No
         contiguous = np.ascontiguousarray(array)
         table.append([name, contiguous.dtype.str, list(contiguous.shape)])
         body.append(contiguous.tobytes())
-    header = json.dumps({"message": message, "arrays": table}).encode()
+    kind = type(message).__name__
+    header = json.dumps({"kind": kind, "message": message.document(), "arrays": table}).encode()
     data = b"".join(body)
     return _LENGTHS.pack(len(header), len(data)) + header + data
 
 
-def unpack(header: bytes, data: bytes) -> tuple[Message, Arrays]:
-    """Message and arrays of a frame's two parts; ValueError if they do not fit."""
-    parsed = json.loads(header)
-    arrays: Arrays = {}
-    at = 0
-    for name, dtype, shape in parsed["arrays"]:
-        kind = np.dtype(dtype)
-        if kind.hasobject:
-            raise ValueError(f"array {name!r} of type {dtype!r} is not plain data")
-        size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
-        arrays[name] = np.frombuffer(data[at : at + size], dtype=kind).reshape(shape).copy()
-        at += size
-    if at != len(data):
-        raise ValueError(f"frame holds {len(data)} bytes of arrays, its header tells of {at}")
-    return parsed["message"], arrays
-
-
-def parse(frame: bytes) -> tuple[Message, Arrays]:
-    """A whole frame; ValueError if its parts do not fit."""
+def unpack(frame: bytes, *kinds: type[S]) -> tuple[S, Arrays]:
+    """Message and arrays of a frame; ValueError that names the key if it is none of `kinds`."""
     header_size, data_size = _LENGTHS.unpack_from(frame)
-    header = frame[_LENGTHS.size :][:header_size]
-    data = frame[_LENGTHS.size + header_size :]
+    header = json.loads(frame[_LENGTHS.size :][:header_size])
+    data = memoryview(frame)[_LENGTHS.size + header_size :]
     if len(data) != data_size:
         raise ValueError(f"frame holds {len(data)} bytes of arrays, it tells of {data_size}")
-    return unpack(header, data)
+    name = header["kind"]
+    kind = next((kind for kind in kinds if kind.__name__ == name), None)
+    if kind is None:
+        raise StoredError(f"a message is a {name}, not {' or '.join(k.__name__ for k in kinds)}")
+    arrays: Arrays = {}
+    at = 0
+    for array, dtype, shape in header["arrays"]:
+        form = np.dtype(dtype)
+        if form.hasobject:
+            raise ValueError(f"array {array!r} of type {dtype!r} is not plain data")
+        size = int(np.prod(shape, dtype=np.int64)) * form.itemsize
+        arrays[array] = np.frombuffer(data[at : at + size], dtype=form).reshape(shape).copy()
+        at += size
+    if at != data_size:
+        raise ValueError(f"frame holds {data_size} bytes of arrays, its header tells of {at}")
+    return read(kind, header["message"], name, exact=True), arrays
 
 
 def send(
-    sock: socket.socket,
-    message: Mapping[str, Any],
-    arrays: Mapping[str, npt.NDArray[Any]] | None = None,
+    sock: socket.socket, message: Stored, arrays: Mapping[str, npt.NDArray[Any]] | None = None
 ) -> None:
     """Send one frame; ChannelClosed if nobody listens any more."""
     deliver(sock, pack(message, arrays))
@@ -113,12 +113,20 @@ def deliver(sock: socket.socket, frame: bytes) -> None:
         raise ChannelClosed(str(error)) from error
 
 
-def receive(sock: socket.socket) -> tuple[Message, Arrays]:
+def receive(sock: socket.socket) -> bytes:
     """Wait for one frame (the socket's own timeout holds); ChannelClosed at its end."""
-    header_size, data_size = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size))
-    if header_size + data_size > MAX_FRAME:
-        raise ValueError(f"a frame of {header_size + data_size} bytes is too large")
-    return unpack(_exactly(sock, header_size), _exactly(sock, data_size))
+    lengths = _exactly(sock, _LENGTHS.size)
+    size = sum(_LENGTHS.unpack(lengths))
+    if size > MAX_FRAME:
+        raise ValueError(f"a frame of {size} bytes is too large")
+    return lengths + _exactly(sock, size)
+
+
+def gather(comm: Comm, own: S) -> tuple[S, ...]:
+    """What every rank of `comm` says, in their order, at its rank 0; nothing elsewhere."""
+    kind = type(own)
+    documents = comm.gather(own.document()) or ()
+    return tuple(read(kind, each, kind.__name__, exact=True) for each in documents)
 
 
 def _exactly(sock: socket.socket, size: int) -> bytes:

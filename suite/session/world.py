@@ -13,12 +13,12 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.suite.session import programs, wire
 from fsmatrix.suite.session.comm import Comm
+from fsmatrix.suite.session.messages import COMMANDS, Command, Joined
 from fsmatrix.suite.session.survey import survey
 
 BACKOFF = (0.001, 0.020)
@@ -66,25 +66,22 @@ class World:
         if listener is not None and folder is not None:
             for _ in own[1:]:
                 member, _ = listener.accept()
-                message, _ = wire.receive(member)
-                self._members[int(message["rank"])] = member
+                joined, _ = wire.unpack(wire.receive(member), Joined)
+                self._members[joined.rank] = member
             listener.close()
             folder.cleanup()
         elif not self.is_leader:
             self._up = wire.connect(Path(addresses[leader]))
-            wire.send(self._up, {"rank": self.me.rank})
+            wire.send(self._up, Joined(rank=self.me.rank))
 
-    def next_command(self) -> dict[str, Any]:
+    def next_command(self) -> Command:
         """Wait for the next command and pass it on; raises ChannelClosed when it is over."""
-        if self._up is not None:
-            return _opened(wire.receive(self._up)[0])
-        if self.conductor is not None:
-            command = wire.receive(self.conductor)[0]
-            frame = wire.pack(command | {"to": in_rows(command["to"])})
-        else:
-            frame = self._poll()
-            command = _opened(wire.parse(frame)[0])
-        addressed = set(command["to"])
+        channel = self._up or self.conductor
+        frame = wire.receive(channel) if channel else self._poll()
+        command, _ = wire.unpack(frame, *COMMANDS)
+        if not self.is_leader:
+            return command
+        addressed = set(command.ranks)
         for leader in self._next_leaders(addressed):
             self.comm.post(frame, leader)
         for rank, member in self._members.items():
@@ -124,28 +121,3 @@ class World:
             os._exit(70)
 
         threading.Thread(target=wait, name="conductor-watch", daemon=True).start()
-
-
-def in_rows(ranks: Sequence[int]) -> list[list[int]]:
-    """Ranks as rows [first, count, step]: one for each node at most, as MPI lays ranks out.
-
-    A command goes to every rank: its list of thousands of ranks must not.
-    """
-    rows: list[list[int]] = []
-    for rank in ranks:
-        if rows and rank == rows[-1][0] + rows[-1][1] * rows[-1][2]:
-            rows[-1][1] += 1
-        elif rows and rows[-1][1] == 1 and rank > rows[-1][0]:
-            rows[-1][1:] = [2, rank - rows[-1][0]]
-        else:
-            rows.append([rank, 1, 1])
-    return rows
-
-
-def from_rows(rows: Sequence[Sequence[int]]) -> list[int]:
-    """The ranks of `in_rows`, in their order."""
-    return [first + index * step for first, count, step in rows for index in range(count)]
-
-
-def _opened(command: dict[str, Any]) -> dict[str, Any]:
-    return command | {"to": from_rows(command["to"])}

@@ -5,17 +5,31 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Monitor, Phase
 from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.session.messages import Argv, Function, Stream
 from fsmatrix.suite.session.survey import Where
 
+__all__ = [
+    "Argv",
+    "Footprint",
+    "Function",
+    "Output",
+    "Role",
+    "Step",
+    "Stream",
+    "Where",
+    "Workload",
+    "WorkloadOptions",
+]
 Role = Literal["setup", "timed", "check"]
 
 
@@ -27,61 +41,6 @@ class WorkloadOptions(BaseModel):
     def labels(self) -> dict[str, str]:
         """Levels to show in results, of options that a case knows by a digest only."""
         return {}
-
-
-@dataclass(frozen=True)
-class Argv:
-    """A program.  In its arguments and files, these stand for what is known only later:
-
-    `{path}`: the run's own directory on the target; `{run}`: the run's name, for the names that it
-    uses where it has no directory (DFS, RADOS); `{node}`: index of the client node, from 0;
-    `{rank}`: of the process, where each has a program (where="rank"); `{seed}`: the run's own seed,
-    drawn from the campaign's; `{journal}`: folder of the store's journals; `{scratch}`: an empty
-    directory on the node's own disk, removed afterwards; it holds `files` when the program starts,
-    and what matches `collect` is a part of its output.
-    """
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)  # name -> text, made in {scratch}
-    collect: tuple[str, ...] = ()  # glob patterns in {scratch}
-    binding: str = "none"  # where="mpi": how ranks are bound (none, core, socket, numa)
-
-
-@dataclass(frozen=True)
-class Stream:
-    """An op stream made in every rank: `generator` is "module:function"(params, place).
-
-    The function is a Python generator of chunks.  Under fixed time the session tells it that
-    the time is over (`stop = yield chunk` gives True): it then ends its data operations and
-    yields what closes the files (fsync, close).  `slots` and `max_op_bytes` bound the slot
-    numbers and the size of one read or write in its chunks.  What it returns (ops.Tallies) is
-    put together over the ranks and stored in the phase's facts as "tallies" (session/reduction.py).
-    """
-
-    generator: str
-    params: Mapping[str, Any]
-    slots: int = 1 << 16
-    max_op_bytes: int = 1 << 20
-    seconds: float = 0.0  # fixed time (stonewall); 0 = fixed work
-    wear_out: float = 0.0  # fixed time: bound of the wear-out, seconds; 0 = none
-    verify: bool = False
-    fill_ratio: float = 0.0  # compressible share of the data written
-    generation: int = 0  # which overwrite generation is written or expected
-    depth: int = 1  # reads and writes in flight per thread
-    metadata: bool = False  # count every operation, not only reads and writes
-    stop_on_error: bool = True  # else failed operations are counted, and do not fail the run
-    pauses: bool = False  # times of operations are pauses (PlayerOptions.pauses)
-    read_ahead: bool = True  # paths: else the kernel reads nothing ahead in the files
-    shared_queue: bool = False  # the generator gets Place.turn
-
-
-@dataclass(frozen=True)
-class Function:
-    """A Python function "module:function"(params, place, root) -> JSON-able dict."""
-
-    function: str
-    params: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -108,7 +67,7 @@ class Output:
     stdout: str = ""
     stderr: str = ""
     files: Mapping[str, str] = field(default_factory=dict)  # of an Argv: name -> text
-    value: Mapping[str, Any] = field(default_factory=dict)  # of a Function
+    value: JsonObject = field(default_factory=dict)  # of a Function
     phase: Phase | None = None  # of a Stream: the whole phase, given once
     began: float = 0.0  # Unix time, common clock
     ended: float = 0.0

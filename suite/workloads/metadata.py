@@ -9,7 +9,7 @@ them from a setup step; phases over zero items are left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
@@ -195,13 +195,13 @@ class Metadata(Workload):
             shift=options.shift if phase in SHIFTED else "none",
         )
 
-    def _stream(self, task: Task, **more: bool) -> Stream:
+    def _stream(self, task: Task, metadata: bool = False) -> Stream:
         return Stream(
             GENERATOR,
-            asdict(task),
+            task.document(),
             slots=streams.slots(task),
             max_op_bytes=max(1, min(task.bytes, streams.OPERATION_BYTES)),
-            **more,
+            metadata=metadata,
         )
 
     def _setup(self, phase: str) -> Step:

@@ -16,6 +16,7 @@ from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.files.campaign.campaignfile import CampaignWriter
 from fsmatrix.results.files.hdf5 import hdf
 from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
+from tests.ranks import rank
 
 PATTERNS = ("rand-read", "rand-write", "seq-read", "seq-write")
 CHUNKS = (4096, 1 << 20)
@@ -74,7 +75,7 @@ def record(
         "started": f"2026-11-20T10:{block:02d}:00Z",
         "duration": 0.9,
         "environment": environment(target),
-        "ranks": tuple({"host": "node1", "node": 0} for _ in range(1)),
+        "ranks": (rank("node1"),),
     }
     return RunRecord(
         case=case.canonical,

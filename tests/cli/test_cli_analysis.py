@@ -147,7 +147,9 @@ def test_results_directory_is_merged(
     for record in campaigns.realistic(("xfs", "ext4"), blocks=2, chunks=(4096,), troubles=False):
         store.write(record)
     assert call(monkeypatch, "compare", tmp_path / "out") == 0
-    assert "not yet proven in 8 of 8 cells (xfs is ahead in 7 of 8 by " in capsys.readouterr().out
+    assert (
+        "not yet proven in 8 of 8 cells (xfs is ahead in 7 of 8, with " in capsys.readouterr().out
+    )
     assert campaign.exists()
 
 
@@ -237,4 +239,4 @@ def test_mixed_engines_need_a_word(
     assert "mixed.h5" in said
     assert "--across-engines" in said
     assert call(monkeypatch, "compare", file, "--across-engines") == 0
-    assert "ngine differs (as was asked for): fio against player-c." in capsys.readouterr().out
+    assert "ngine differs (as requested): fio against player-c." in capsys.readouterr().out

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import h5py
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -193,12 +196,23 @@ def test_info_refuses_what_is_no_trace(trace: Path, monkeypatch: Patch, capsys: 
     assert not picture.exists()
 
 
+@pytest.mark.parametrize("foreign", ["text", "hdf5", "directory", "fifo"])
 @pytest.mark.parametrize("command", ["capture", "import", "anonymise", "generate"])
 def test_no_file_but_a_trace_is_replaced(
-    tmp_path: Path, command: str, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    command: str,
+    foreign: str,
+    monkeypatch: Patch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    mine, source, trace = (tmp_path / name for name in ("thesis.txt", "load.txt", "t.h5"))
-    mine.write_text("of somebody")
+    mine, source, trace = (tmp_path / name for name in ("thesis", "load.txt", "t.h5"))
+    {
+        "text": lambda: mine.write_text("of somebody"),
+        "hdf5": lambda: h5py.File(mine, "w").close(),
+        "directory": mine.mkdir,
+        "fifo": lambda: os.mkfifo(mine),
+    }[foreign]()
+    before = mine.stat().st_ino, mine.stat().st_mtime_ns
     source.write_text('Mkdir "/d" NT_STATUS_OK\n')
     assert call(monkeypatch, "trace", "import", source, "-o", trace) == 0
     every: dict[str, list[Any]] = {
@@ -211,17 +225,18 @@ def test_no_file_but_a_trace_is_replaced(
     capsys.readouterr()
     assert call(monkeypatch, "trace", command, "-o", mine, *words) == 2
     message = " ".join(capsys.readouterr().err.split())
-    assert "is there already and is no trace" in message
-    assert mine.read_text() == "of somebody"
+    why = "is a directory" if foreign == "directory" else "is there already and is no whole trace"
+    assert why in message
+    assert (mine.stat().st_ino, mine.stat().st_mtime_ns) == before
     assert not (tmp_path / "ran").exists()
     if command == "import":  # a trace is replaced by a newer one
         assert call(monkeypatch, "trace", command, "-o", trace, *words) == 0
 
 
 def test_an_empty_capture_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    facts = {"file": "t.h5", "operations": 0, "files": 1, "threads": 1, "kinds": {}, "unseen": {}}
-    capture._say(facts)
+    empty = capture.Summary("t.h5", operations=0, kinds={}, files=1, threads=1, unseen={}, facts={})
+    capture._say(empty)
     text = " ".join(capsys.readouterr().err.split())
     assert text.startswith("t.h5: 0 operations on 1 name by 1 thread nothing was done below the")
-    capture._say({**facts, "operations": 1})
+    capture._say(replace(empty, operations=1))
     assert "nothing was done" not in capsys.readouterr().err

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fsmatrix.cli.common import MOST_REASONS, say_failures
 from fsmatrix.cli.progress import Mode, listener
 from fsmatrix.cli.terminal import Terminal
-from fsmatrix.suite.run.events import Event
+from fsmatrix.suite.run.events import Event, Facts
 from fsmatrix.suite.run.forecast import Forecast
 from tests.suite.running import fsmatrix
 
@@ -28,17 +28,30 @@ def printed(on: Terminal) -> list[str]:
 @pytest.mark.parametrize("mode", ["live", "quiet"])
 def test_a_reason_is_printed_once_and_a_run_that_failed_by_itself_too(mode: Mode) -> None:
     on = console()
-    facts: dict[str, Any] = {"status": "failed", "findings": [], "begun": False}
+    facts = Facts(status="failed", findings=(), begun=False)
     with listener(mode, 5, on, Forecast({})) as tell:
         for again in (False, True):
-            about = {"target": "btrfs", "runs": 2, "again": again}
+            about = Facts(target="btrfs", runs=2, again=again)
             tell(Event("given_up", "2 runs of btrfs: no mkfs", about))
             for _ in range(2):
                 tell(Event("failed", "abc-r0000-a1: no mkfs", facts))
-        tell(Event("failed", "def-r0000-a1: EIO", facts | {"begun": True}))
+        tell(Event("failed", "def-r0000-a1: EIO", replace(facts, begun=True)))
     lines = printed(on)
     assert [line for line in lines if "no mkfs" in line] == ["given up: 2 runs of btrfs: no mkfs"]
     assert [line for line in lines if "EIO" in line] == ["failed: def-r0000-a1: EIO"]
+
+
+def test_json_has_of_an_event_what_concerns_it_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with listener("json", 5, console(), Forecast({})) as tell:
+        tell(Event("skipped", "x", Facts(target="btrfs", runs=2, attachments=0), time=1.5))
+        tell(Event("finished", "y", Facts(run="r", status="ok", findings=()), time=2.5))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        '{"time": 1.5, "event": "skipped", "text": "x", "target": "btrfs", "runs": 2, '
+        '"attachments": 0}',
+        '{"time": 2.5, "event": "finished", "text": "y", "run": "r", "status": "ok", '
+        '"findings": []}',
+    ]
 
 
 def test_the_list_at_the_end_has_ten_lines_at_most_and_counts_all() -> None:

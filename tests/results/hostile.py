@@ -18,6 +18,7 @@ from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.files.hdf5 import hdf
 from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
 from tests import peak
+from tests.ranks import rank
 
 SECRET = "external secret"
 ITERATIONS = iterations.columns(
@@ -66,7 +67,7 @@ def record(target: str = "xfs", repetition: int = 0, **changes: object) -> RunRe
         "started": "2026-01-01T00:00:00Z",
         "phases": (phase,),
         "findings": (Finding("a", 1, "info", "m"),),
-        "ranks": ({"host": "node1"},) * 2,
+        "ranks": (rank("node1"),) * 2,
         "coordinates": {"target": target, "chunk_size": 4096},
         "monitor": Monitor(("node1",), two, {"cpu": np.ones((1, 2))}, {"cpu": "1"}),
         "texts": {"stdout": "an output\n"},

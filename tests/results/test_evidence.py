@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import h5py
 import pytest
 
 from fsmatrix.results.evidence.evidence import Evidence, Limits, Load, Note, OutputPlace
+from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.results.evidence.stored import StoredError, read
-from fsmatrix.results.files.hdf5.schema import InvalidRecordError
+from fsmatrix.results.files.hdf5.schema import InvalidRecordError, to_json
 from fsmatrix.results.files.run.runfile import read_run, write_run
 from tests.results.hostile import record
 
@@ -33,6 +35,44 @@ STORED: dict[str, Any] = {
 def test_what_is_read_and_written_again_is_the_same_text() -> None:
     text = json.dumps(STORED)
     assert json.dumps(read(Evidence, json.loads(text), "evidence").document()) == text
+
+
+FIRST = {  # as files of the first version hold it
+    "rank": 1, "host": "n1", "node": 0, "node_rank": 1, "boot_id": "x", "mounts": "mnt:[1]",
+    "pid": 7, "cpus": [0, 1], "policy": "none",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "stored", [FIRST, FIRST | {"processor": "n", "shared": 0, "links": 0.0, "affinity": "core"}]
+)
+def test_ranks_of_every_version_are_stored_again_as_the_same_text(
+    tmp_path: Path, stored: dict[str, object]
+) -> None:
+    first, second = tmp_path / "first.h5", tmp_path / "second.h5"
+    write_run(first, replace(record(), ranks=(read(Rank, stored, "rank"),)))
+    again = read_run(first)
+    assert again.ranks[0].cpus == (0, 1)
+    assert again.ranks[0].links == stored.get("links")
+    write_run(second, again)
+    with h5py.File(first) as one, h5py.File(second) as other:
+        assert one.attrs["ranks"] == other.attrs["ranks"] == to_json([stored])
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"pid": "7"}, "rank.pid is '7', not of type int"),
+        ({"cpus": [0, "1"]}, r"rank.cpus\[1\] is '1', not of type int"),
+        ({"cpus": [True]}, r"rank.cpus\[0\] is True, not of type int"),
+        ({"policy": "none"}, "rank.policy is unknown"),
+    ],
+)
+def test_what_a_message_must_not_hold_is_named(changes: dict[str, object], reason: str) -> None:
+    place = {key: value for key, value in FIRST.items() if key != "policy"}
+    assert read(Rank, place, "rank", exact=True).document() == place
+    with pytest.raises(StoredError, match=reason):
+        read(Rank, place | changes, "rank", exact=True)
 
 
 def test_keys_that_nobody_knows_are_kept_in_run_files(tmp_path: Path) -> None:

@@ -51,8 +51,11 @@ def _told(asked: dict[str, Any]) -> dict[str, Any]:
     try:
         session.start()
         ranks = [
-            {name: rank[name] for name in ("host", "node", "node_rank", "cpus", "processor")}
-            for rank in session.hello["ranks"]
+            {
+                name: getattr(rank, name)
+                for name in ("host", "node", "node_rank", "cpus", "processor")
+            }
+            for rank in session.hello.ranks
         ]
         with tempfile.TemporaryDirectory() as folder:
             launcher = replace(session.launcher, scratch=folder)
@@ -61,7 +64,7 @@ def _told(asked: dict[str, Any]) -> dict[str, Any]:
             command = launcher.command(words, geometry, {"GIVEN": 'a,b "c"'})
             done = run(command, folder, PATIENCE, launcher.environment())
         return {
-            "mpi": session.hello["mpi"],
+            "mpi": session.hello.mpi,
             "ranks": ranks,
             "beside": sorted(done.stdout.splitlines()),
             "status": done.returncode,

@@ -23,7 +23,7 @@ def test_sbatch_obeys_it(line: str, bed: SlurmTestbed, tmp_path: Path) -> None:
 
 def test_the_section_does_not_hand_it_on() -> None:
     for line in OVERWRITES[:2]:
-        with pytest.raises(ValueError, match="is no directive"):
+        with pytest.raises(ValueError, match="is not a directive"):
             SlurmSection.model_validate({"directives": [f"{line}/etc/motd"]})
     for name in OWN:
         for end in range(1, len(name) + 1):

@@ -6,6 +6,7 @@ test_submit.py.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -110,7 +111,7 @@ def test_a_second_submit_is_refused_and_resume_queues_nothing_twice(tmp_path: Pa
 def test_while_another_submit_is_at_work_one_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "out"
     submit(Paper(), out)
-    with submission.alone(out), pytest.raises(StoreError, match="another `fsmatrix submit`"):
+    with submission.submit_lock(out), pytest.raises(StoreError, match="another `fsmatrix submit`"):
         submit(Paper(), out, resume=True)
 
 
@@ -233,6 +234,11 @@ def test_damaged_submissions_are_named(tmp_path: Path) -> None:
     with (submission.folder(out) / submission.JOBS).open("a") as file:
         file.write('{"key": "s1')  # torn by a crash
     assert len(submission.submitted(out)) == 13
+    whole = json.loads(path.read_text())
+    whole["parts"][1]["nodes"] = "many"
+    path.write_text(json.dumps(whole))
+    with pytest.raises(StoreError, match=r"submission.json: damaged: parts\.1\.nodes: "):
+        submission.read(out)
     path.write_text("{")
     with pytest.raises(StoreError, match=r"submission.json: damaged"):
         submission.read(out)

@@ -11,6 +11,7 @@ from fsmatrix.backends.access import Access, DeviceAccess, PathAccess
 from fsmatrix.backends.base import Backend, BackendOptions, Evidence, Space, Usable
 from fsmatrix.backends.player.drivers import DRIVERS, Driver
 from fsmatrix.results.case import Case
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.registry import UnknownName
 from fsmatrix.results.units import PositiveSize
 from fsmatrix.suite.campaign.settings import Source
@@ -44,7 +45,7 @@ class Disk(Backend):
     def provision(self, level: Any, context: Any) -> Access:
         raise NotImplementedError
 
-    def describe(self, access: Access) -> dict[str, Any]:
+    def describe(self, access: Access) -> dict[str, Json]:
         return {}
 
     @classmethod

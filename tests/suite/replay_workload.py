@@ -126,6 +126,7 @@ def play(work: Replay, case: Case, root: Path, **how: Any) -> dict[str, Any]:
 def facts(work: Replay, case: Case, tallies: list[Mapping[str, Any]]) -> dict[str, Any]:
     """As the phase has them, of tallies of all ranks; JSON-able."""
     from fsmatrix.suite.workloads.replay.facts import facts_of
+    from fsmatrix.suite.workloads.streams.replay.outcomes import Counts
     from fsmatrix.suite.workloads.streams.replay.prepared import prepared
 
     summed: dict[str, Any] = {}
@@ -135,7 +136,8 @@ def facts(work: Replay, case: Case, tallies: list[Mapping[str, Any]]) -> dict[st
         summed[name] = sparse(total) if isinstance(first, np.ndarray) else int(total)
     seen = prepared(work._work(case, "path")).survey
     clients = case.geometry.processes if work.options.clients == "private" else 1
-    return json.loads(json.dumps(facts_of(summed, seen, clients, work.options).document()))  # type: ignore[no-any-return]
+    told = facts_of(Counts.of(summed), seen, clients, work.options)
+    return json.loads(json.dumps(told.document()))  # type: ignore[no-any-return]
 
 
 def play_step(step: Step, place: Place, root: Path, **how: Any) -> Mapping[str, Any] | None:

@@ -14,11 +14,15 @@ from fsmatrix.backends.access import PathAccess
 from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.registry import LAUNCHERS
+from fsmatrix.suite.run import provenance
 from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.run.spec import Settings
 from fsmatrix.suite.session.client.client import START_SECONDS, Session
+from fsmatrix.suite.session.messages import StepAnswer, StepCommand, in_rows
 from fsmatrix.suite.session.stopping import StopFlag
+from fsmatrix.suite.session.survey import Where, addressed
+from fsmatrix.suite.session.wire import Arrays
 from tests import asking
 
 
@@ -40,6 +44,25 @@ def started(
         session.close()
 
 
+def in_step(
+    session: Session, geometry: Geometry, where: Where = "rank", **what: Any
+) -> tuple[StepAnswer, Arrays]:
+    """One step's answer, with its arrays; `what`: fields of the command."""
+    ranks = session.hello.ranks
+    command = StepCommand(
+        to=in_rows(addressed(ranks, where, geometry)),
+        access={},
+        nodes=geometry.nodes,
+        threads=geometry.threads,
+        seed=1,
+        sample=False,
+        oversubscribed=True,
+        timeout=30.0,
+        **{"roots": ("/tmp",), "affinity": "none", **what},
+    )
+    return session.request(command, StepAnswer, 300)
+
+
 def runner_on(session: Session, data: Path, out: Path, settings: Settings) -> Runner:
     """Runs in `data`, the journal and what they leave in `out`."""
     access = PathAccess(
@@ -54,7 +77,7 @@ def runner_on(session: Session, data: Path, out: Path, settings: Settings) -> Ru
         journal=out / "journal",
         settings=settings,
         session_id="s",
-        environment={},
+        environment=provenance.of_session(session, {}),
         driver="posix",
         in_memory=False,
     )

@@ -39,7 +39,7 @@ class Node:
     origin: Start | None = None  # of what was there at the start and is still as it was
     directory: bool = False
     regular: bool = False
-    made: bool = False  # perhaps by the program: it was opened with O_CREAT
+    created: bool = False  # perhaps by the program: it was opened with O_CREAT
     written: int = 0  # bytes up to which the program wrote
 
 
@@ -136,7 +136,7 @@ class Files:
         node.directory |= mode == b"S_IFDIR"
         node.regular |= mode == b"S_IFREG"
         start = node.origin
-        if start is not None and not start.certain and not node.made:
+        if start is not None and not start.certain and not node.created:
             start.present = True
             start.directory |= node.directory
         if size is not None and node.regular:
@@ -145,7 +145,7 @@ class Files:
     def ends(self, node: Node, size: int) -> None:
         """A call shows how long it is now."""
         start = node.origin
-        untouched = node.written == 0 and not node.made
+        untouched = node.written == 0 and not node.created
         if start is not None and not start.certain and (size > node.written or untouched):
             start.present, start.size, start.certain = True, size, True
         node.size, node.exact, node.regular = size, True, True
@@ -153,12 +153,12 @@ class Files:
     def absent(self, name: bytes) -> None:
         """A call shows that nothing stands there."""
         node = self.node(name)
-        if node.origin is not None and not node.made:
+        if node.origin is not None and not node.created:
             if node.origin.present is None:
                 node.origin.present = False
             self.nodes[name] = Node(name)
 
-    def made(self, name: bytes, directory: bool = False) -> Node:
+    def created(self, name: bytes, directory: bool = False) -> Node:
         """A file or directory was made where none was."""
         self.absent(name)
         self._starts[self.row(name)].directory |= directory
@@ -177,7 +177,7 @@ class Files:
 
     def linked(self, name: bytes, size: int) -> None:
         """A link was made, of a file of at least this length; or a special file."""
-        node = self.made(name)
+        node = self.created(name)
         node.size, node.exact = size, False
         self._loose.add(name)
 

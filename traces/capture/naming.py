@@ -93,7 +93,7 @@ def _mkdir(system: System, task: Task, call: Call, place: bytes) -> None:
     elif failed(call):
         learn(system, place, call)
     else:
-        system.files.made(place, directory=True)
+        system.files.created(place, directory=True)
 
 
 def _remove(system: System, task: Task, call: Call, place: bytes) -> None:

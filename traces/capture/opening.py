@@ -102,11 +102,11 @@ def _open_done(
     kind, bits = _kind(how)
     system.add(task, call, Operation(kind, slot, flags=bits))
     if b"O_EXCL" in how and kind == Kind.CREATE:
-        node = files.made(place)
+        node = files.created(place)
     else:
         node = files.node(place)
         if kind == Kind.CREATE:
-            node.made, node.regular = True, True
+            node.created, node.regular = True, True
         files.present(node, mode=b"S_IFDIR" if b"O_DIRECTORY" in how else b"")
     if b"O_TRUNC" in how:
         files.resized(node, 0)

@@ -45,7 +45,7 @@ class Folder:
 
 @dataclass(slots=True)
 class Task:
-    """A thread."""
+    """A thread that is traced, with the table of its descriptors."""
 
     id: int
     process: int

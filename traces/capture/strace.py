@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.traces.capture import descriptors, naming, opening, transfers, unseen
 from fsmatrix.traces.capture.files import Files, Sizes
 from fsmatrix.traces.capture.system import System
@@ -68,7 +69,8 @@ def read(
                 raise TraceError(text.path, f"line {event[2].line}: {error}") from error
             text.malformed += 1
     reading.finish()
-    command = command or tuple(str(word) for word in texts[0].header.get("command", ()))
+    if not command and isinstance(recorded := texts[0].header.get("command"), list):
+        command = tuple(map(str, recorded))
     return _header(system, texts, tuple(command), sizes is not None)
 
 
@@ -247,7 +249,7 @@ def _header(
     counts = system.unseen
     counts["a line that is malformed"] += sum(text.malformed for text in texts)
     counts["a call that began before the trace"] += sum(text.begun_before for text in texts)
-    facts: dict[str, Any] = {
+    facts: dict[str, Json] = {
         "roots": [os.fsdecode(root or b"/") for root in system.roots.paths],
         "sizes_from": "a look before the start" if looked else "the calls themselves",
         "lines": sum(text.line for text in texts),

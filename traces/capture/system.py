@@ -96,7 +96,7 @@ class System:
             self.close(task, number, call, implied=True)
 
     def gone(self, task: int, time: int) -> None:
-        """A thread ended."""
+        """A thread ended: its table goes if it was the last that used it."""
         was = self.tasks.pop(task, None)
         self.unfinished.pop(task, None)
         if was is None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import enum
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
+
+from fsmatrix.results.evidence.values import JsonObject
 
 MOST_LINE = 1 << 20  # bytes; the longest name has 4095, of at most 4 characters each
 DAY = 86400 * 10**9  # ns
@@ -77,7 +79,7 @@ class Text:
         self.malformed = 0
         self.timed: bool | None = None  # None: no call yet
         self.begun_before = 0  # calls that were under way when strace came
-        self.header: Mapping[str, Any] = {}
+        self.header: JsonObject = {}
         self._lenient = lenient
         self.space = space
         self._alone = 0  # the id of its only task, if it is a text of strace -ff

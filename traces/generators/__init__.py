@@ -1,4 +1,4 @@
-"""Traces that are made and not captured: any block of them, from a seed, in constant memory.
+"""Traces that are generated, not captured: any block of them, from a seed, in constant memory.
 
 From outside: `page_cache.generate` and its NAMES, `generated.Generated`.  They run in ranks:
 numpy and the standard library only.

@@ -15,6 +15,8 @@ MOST_LINE = 1 << 16  # bytes; a path has 4095
 MOST_DIGITS = 20  # of a number: 2^64 has as many
 MOST_UNSEEN = 100  # kinds of what is not in a trace
 BUFFER = 1 << 20  # bytes read at once
+UTF8_MARK, UTF16_MARKS = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
+ENCODED = 64  # bytes by which texts of two or four bytes a character are known: others are NUL
 
 
 class Malformed(Exception):
@@ -25,7 +27,7 @@ class Unseen(dict[str, int]):
     """What was seen but is not in the trace -> how often; a text cannot make it long."""
 
     def add(self, what: str) -> None:
-        """Once more."""
+        """Count it once more."""
         key = what if what in self or len(self) < MOST_UNSEEN else "of other kinds"
         self[key] = self.get(key, 0) + 1
 
@@ -84,6 +86,16 @@ def head(path: Path, length: int = MOST_LINE) -> bytes:
         return os.read(handle, length)
     finally:
         os.close(handle)
+
+
+def encoding_problem(begin: bytes) -> str:
+    """Why what begins so is no text that any tool writes, nor a log (empty: it may be one)."""
+    if begin.startswith(UTF8_MARK):
+        return "begins with a byte order mark: remove these three bytes"
+    even, odd = (any(begin[first:ENCODED:2]) for first in (0, 1))
+    if begin.startswith(UTF16_MARKS) or (even != odd and len(begin) > 1):
+        return "is UTF-16 or UTF-32; turn it into UTF-8: iconv --from-code UTF-16 --to-code UTF-8"
+    return ""
 
 
 def number(word: bytes, what: str) -> int:

@@ -105,7 +105,7 @@ class Client:
             self._add(Operation(kind, self._files.slot(name), flags=flags | exclusive), line)
             return
         if creates and node is None:
-            node = self._files.made(name)
+            node = self._files.created(name)
         else:
             node = self._files.use(name)
             if how in TRUNCATING:
@@ -125,7 +125,7 @@ class Client:
         """mkdir, which dbench also tries where a directory is already."""
         there = self._files.get(name)
         if there is None:
-            self._files.made(name, directory=True)
+            self._files.created(name, directory=True)
         self._add(
             Operation(Kind.MKDIR, self._files.slot(name)),
             None,

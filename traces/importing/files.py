@@ -92,7 +92,7 @@ class Files:
             self._first.append(node)
         return self._there[name]
 
-    def made(self, name: bytes, directory: bool = False) -> Node:
+    def created(self, name: bytes, directory: bool = False) -> Node:
         """A new file or directory."""
         self.above(name)
         return self._put(name, Node(self.row(name), directory, origin=False))

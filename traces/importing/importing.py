@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsmatrix.traces.importing.base import head
+from fsmatrix.traces.importing.base import encoding_problem, head
 from fsmatrix.traces.importing.registry import IMPORTERS
 from fsmatrix.traces.model import Header, TraceError
 from fsmatrix.traces.writer import writing
@@ -32,6 +32,9 @@ def import_traces(
     for path in inputs:
         if out.exists() and path.samefile(out):
             raise TraceError(out, "is one of the inputs: give another name for the trace")
+    for path in inputs:
+        if problem := encoding_problem(head(path)):
+            raise TraceError(path, problem)
     name = format or _recognised(inputs)
     importer = IMPORTERS.load(name)()
     with writing(out) as writer:
@@ -48,6 +51,8 @@ def _recognised(inputs: Sequence[Path]) -> str:
     common = ""
     for path in inputs:
         begin = head(path)
+        if not begin:
+            raise TraceError(path, "is empty")
         name = next((name for name, each in importers.items() if each.recognises(begin)), "")
         if not name:
             formats = ", ".join(importers)

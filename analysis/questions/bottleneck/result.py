@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import Unit
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
@@ -175,8 +176,8 @@ class Bottleneck(Drawn):
         frame.attrs |= {"threshold": self.threshold, "full": dict(FULL)}
         return frame
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+    def to_dict(self) -> dict[str, Json]:
+        """What --json prints."""
         verdicts = [
             {
                 "axis": v.axis,
@@ -188,7 +189,7 @@ class Bottleneck(Drawn):
             }
             for v in self.verdicts
         ]
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {"threshold": self.threshold, "full": FULL, "verdicts": verdicts, "says": self.says}
         )
         return data

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -24,6 +24,7 @@ from fsmatrix.analysis.questions.bottleneck import usage
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_runs
 from fsmatrix.analysis.units import Level, Unit
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.run.recordcheck import NONSENSE
 from fsmatrix.results.files.store import Store
@@ -126,9 +127,9 @@ class Traffic:
             ]
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """JSON-able; bytes per second."""
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "cells": [
                     {

@@ -25,6 +25,7 @@ from fsmatrix.analysis.questions.correlation.coefficient import (
 )
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.units import SHORT_TITLES, Level
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,10 +108,10 @@ class Correlations:
         frame.attrs |= {"coding": self.coded}
         return frame
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+    def to_dict(self) -> dict[str, Json]:
+        """What --json prints."""
         rows = [{**vars(c), "panel": dict(c.panel)} for c in self.correlations]
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {"coding": self.coding, "correlations": rows, "says": self.says}
         )
         return data

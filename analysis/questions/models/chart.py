@@ -11,7 +11,7 @@ import numpy as np
 from fsmatrix.analysis.data.roles import Key, same
 from fsmatrix.analysis.data.study import Values
 from fsmatrix.analysis.draw import drawing
-from fsmatrix.analysis.questions.models.fits import Fits, apart, chunk_text
+from fsmatrix.analysis.questions.models.fits import Fits, chunk_text, panel_key
 from fsmatrix.analysis.questions.models.model import Model
 from fsmatrix.analysis.questions.models.result import Models
 from fsmatrix.analysis.stats.estimates.medians import LEVEL
@@ -31,7 +31,7 @@ NOTE = (
 
 def _rows(result: Models) -> list[Key]:
     """What each row of panels is of."""
-    return list(dict.fromkeys(apart(model.key) for model in result.models))
+    return list(dict.fromkeys(panel_key(model.key) for model in result.models))
 
 
 def pages(result: Models) -> int:
@@ -54,7 +54,7 @@ def draw(result: Models, page: int) -> Figure:
     for r, row in enumerate(rows):
         for c, pattern in enumerate(patterns):
             ax = axes[r][c]
-            models = [m for m in fits.models if apart(m.key) == row]
+            models = [m for m in fits.models if panel_key(m.key) == row]
             models = [m for m in models if dict(m.key).get("pattern", "") in (pattern, "")]
             _panel(ax, fits, models)
             where = [of.label("pattern", pattern)] if pattern != "" else []

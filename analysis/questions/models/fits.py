@@ -233,6 +233,6 @@ def chunk_text(chunk: float) -> str:
     return level_text("chunk", chunk)
 
 
-def apart(key: Key) -> Key:
+def panel_key(key: Key) -> Key:
     """A key without the pattern: what a row of panels shares."""
     return tuple(pair for pair in key if pair[0] != "pattern")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import xarray as xr
 
@@ -15,6 +15,7 @@ from fsmatrix.analysis.questions.models.model import Prediction
 from fsmatrix.analysis.questions.models.result import Models
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.units import Level, text
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,7 +111,7 @@ class Predictions:
         lines = []
         for row in self.rows:
             p = row.prediction
-            line: dict[str, Any] = {
+            line: dict[str, Json] = {
                 **dict(p.key),
                 "chunk": chunk_text(p.chunk),
                 f"expected, {unit}": p.value / scale,
@@ -124,9 +125,9 @@ class Predictions:
             lines.append(line)
         return pd.DataFrame(lines)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """SI units."""
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "metric": self._study.metric.name,
                 "says": self.says,
@@ -154,15 +155,13 @@ class Predictions:
         ]
         more = len(self.rows) - len(rows)
         notes += [f"{more} more are in the table."] * (more > 0) + self._study.remarks
-        figure, axes = drawing.frame(
-            1,
-            1,
+        figure, ax = drawing.panel(
             title=f"{self._study.metric.title}: expected",
             notes=notes,
             width=6.8,
             height=0.7 + 0.2 * len(rows),
         )
-        ax, scale = axes[0][0], self.models.unit.divisor
+        scale = self.models.unit.divisor
         for place, row in enumerate(rows):
             predicted, shade = row.prediction, drawing.colour(0)
             ax.plot(

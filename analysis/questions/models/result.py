@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -19,6 +19,7 @@ from fsmatrix.analysis.questions.models.model import Check, Model, Prediction
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.medians import LEVEL
 from fsmatrix.analysis.units import Level, Unit, text
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,7 +142,7 @@ class Models(Drawn):
         unit, scale = self.unit.label, self.unit.divisor
         rows = []
         for model in self.models:
-            row: dict[str, Any] = dict(model.key)
+            row: dict[str, Json] = dict(model.key)
             row |= {
                 "form": model.form.name,
                 "levels": len(model.trained),
@@ -167,7 +168,7 @@ class Models(Drawn):
         frame.attrs |= {"metric": self.fits.study.metric.name, "unit": unit}
         return frame
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """SI units."""
         groups = [
             {
@@ -199,7 +200,7 @@ class Models(Drawn):
             for c in self.fits.checks
         ]
         refused = [{"levels": dict(key), "reason": why} for key, why in self.fits.refused]
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "metric": self.fits.study.metric.name,
                 "hold_out": self.fits.hold_out,

@@ -46,7 +46,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Law:
-    """One fitted law."""
+    """A law of growth over nodes, fitted to one series."""
 
     name: str
     parameters: int

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -24,6 +24,7 @@ from fsmatrix.analysis.questions.scalability.series import NodePoint, NodeSeries
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.units import MARKS, Level, Metric, Unit, brief
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +95,8 @@ class Scalability:
         for line in self.series:
             for step in line.steps:
                 m = step.median
-                row: dict[str, Any] = dict(line.key) | {
+                row: dict[str, Json] = {
+                    **dict(line.key),
                     NODES: step.nodes,
                     f"median, {unit}": m.median / scale,
                     f"low, {unit}": m.low / scale,
@@ -116,13 +118,13 @@ class Scalability:
         frame.attrs |= {"metric": self.study.metric.name, "unit": unit}
         return frame
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """SI units."""
         series = [
             {"levels": dict(s.key), "steps": s.steps, "laws": s.laws, "why_no_laws": s.why_no_laws}
             for s in self.series
         ]
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {"metric": self.study.metric.name, "series": series, "says": self.says}
         )
         return data

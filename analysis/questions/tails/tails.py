@@ -19,7 +19,7 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.columns import plain as texts
-from fsmatrix.analysis.data.factors import members
+from fsmatrix.analysis.data.factors import rows_by_group
 from fsmatrix.analysis.questions.tails.effects import Effects, effects, varying_in
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates import tails as ranks
@@ -27,6 +27,7 @@ from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_indepen
 from fsmatrix.analysis.stats.estimates.runs import independent
 from fsmatrix.analysis.units import Unit, brief, text
 from fsmatrix.results import histogram
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +75,7 @@ class Tails:
 
     @property
     def title(self) -> str:
-        """What is shown."""
+        """Which share of the operations the quantile is of."""
         return f"Latency, {100 * self.q:.10g} % of the operations below"
 
     @property
@@ -128,9 +129,9 @@ class Tails:
             ]
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """SI units."""
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "q": self.q,
                 "says": self.says,
@@ -149,15 +150,13 @@ class Tails:
             raise ValueError(self.says[0])
         cells = sorted(measured, key=lambda c: -c.quantile.median)[:MOST_ROWS]
         left = len(measured) - len(cells)
-        figure, axes = drawing.frame(
-            1,
-            1,
+        figure, ax = drawing.panel(
             title=self.title,
             notes=[f"{left} cells are not shown."] if left else [],
             width=8.6,
             height=0.24 * len(cells) + 1.0,
         )
-        ax, scale = axes[0][0], self.unit.divisor
+        scale = self.unit.divisor
         for place, cell in enumerate(cells):
             middle, low, high = (
                 v / scale for v in (cell.quantile.median, cell.quantile.low, cell.quantile.high)
@@ -192,7 +191,7 @@ def tails(
         raise ValueError("no histograms of latencies in this campaign")
     of = table(ds, METRIC, ("target",), where)
     axes = {"target": of.sides, **of.factors}
-    groups = members(combined([axis.codes for axis in axes.values()], of.values.size)[1])
+    groups = rows_by_group(combined([axis.codes for axis in axes.values()], of.values.size)[1])
     rows = [{name: axis.levels[axis.codes[g[0]]] for name, axis in axes.items()} for g in groups]
     varying = varying_in(rows)
     stored = {name: ds[name].values for name in NEEDED}
@@ -211,7 +210,7 @@ def tails(
 
 def _cell(
     of: Table,
-    stored: Mapping[str, Any],
+    stored: Mapping[str, npt.NDArray[Any]],
     blocks: Counts,
     group: Any,
     levels: Levels,
@@ -254,7 +253,7 @@ def _of_blocks(quantiles: Floats, blocks: Counts, size: int) -> Floats:
     return np.where(np.isfinite(logs), logs, math.nan)
 
 
-def _histogram(stored: Mapping[str, Any], row: int) -> Counts:
+def _histogram(stored: Mapping[str, npt.NDArray[Any]], row: int) -> Counts:
     """Counts [bin] of the kinds that the latencies of a row pool."""
     first, size = int(stored["latency_first"][row]), int(stored["latency_size"][row])
     part = slice(first, first + size)

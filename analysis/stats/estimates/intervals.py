@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ from fsmatrix.analysis.stats.estimates import medians
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, SMALLEST, Floats
 from fsmatrix.analysis.stats.estimates.runs import Runs, paired
 from fsmatrix.analysis.units import brief
+from fsmatrix.results.evidence.values import Json
 
 Kind = Literal["interval", "range", "one session", "none"]
 Design = Literal["paired by block", "independent"]
@@ -171,7 +172,7 @@ class Ratio:
             f"{100 * self.coverage:.4g} % (order statistics; 95 % needs {SMALLEST})"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Plain numbers and strings."""
         kept = {k: v for k, v in self.__dict__.items() if k not in ("curve", "parts")}
         return kept | {"units": list(self.units), "p": self.p, "says": self.says}
@@ -243,7 +244,7 @@ class GeometricMean:
         lacking = f"; {self.left_out} without all cells left out" if self.left_out else ""
         return f"geometric mean over {self.cells} cells: {self.mean.says}{lacking}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Plain numbers and strings."""
         return self.mean.to_dict() | {
             "cells": self.cells,

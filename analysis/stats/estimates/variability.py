@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from statsmodels.tsa.stattools import acf
 
 from fsmatrix.analysis.stats.estimates import dip
 from fsmatrix.analysis.stats.estimates.medians import Floats
+from fsmatrix.results.evidence.values import Json
 
 FEWEST_SERIES = 6  # values whose trend is tested: 2 / 6! is the smallest p
 FEWEST_DEPENDENT = 20  # values for Ljung and Box: below, its chi-squared does not hold
@@ -85,7 +85,7 @@ class Variability:
             lines.append(f"trend inside attachments: {until}")
         return lines
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Plain numbers and strings."""
         return asdict(self) | {"says": self.says}
 

@@ -26,6 +26,7 @@ from fsmatrix.analysis.stats.testing import anova
 from fsmatrix.analysis.stats.testing.anova import Term
 from fsmatrix.analysis.stats.testing.tests import ALPHA, correct
 from fsmatrix.analysis.units import brief, p_text
+from fsmatrix.results.evidence.values import Json
 
 Stratum = Literal["between attachments", "within attachments"]
 REMEDIES: dict[Stratum, str] = {  # where nothing is left to test against
@@ -94,7 +95,7 @@ class Effects:
 
     @property
     def says(self) -> list[str]:
-        """Sentences."""
+        """Every effect, then what was not estimated and why."""
         lines = [effect.says for effect in self.effects]
         lines += [f"{name}: not estimated: {why}" for name, why in self.missing]
         lines += [
@@ -104,7 +105,7 @@ class Effects:
         ]
         return lines
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Plain numbers and strings."""
         return {
             "effects": [asdict(e) | {"says": e.says} for e in self.effects],

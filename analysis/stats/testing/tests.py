@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from scipy import stats
 
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
 from fsmatrix.analysis.units import p_text
+from fsmatrix.results.evidence.values import Json
 
 Correction = Literal["max-t", "holm", "benjamini-hochberg", "none"]  # the first needs blocks
 MOST_EXACT = 50  # values on a side, without ties; more are approximated
@@ -41,7 +42,7 @@ class Test:
             return f"{self.name}: cannot decide, its smallest p is {self.smallest:.3g}"
         return f"{self.name} ({how}): {p_text(self.p, 3)}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Plain numbers and strings."""
         return asdict(self) | {"says": self.says}
 
@@ -185,7 +186,7 @@ class EffectSize:
             return "no effect size of single values"
         return f"A = {self.a:.2f} ({self.low:.2f} to {self.high:.2f}), {self.size}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Plain numbers and strings."""
         return asdict(self) | {"cliff": self.cliff, "size": self.size, "says": self.says}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.repetitions import Repetitions
 from fsmatrix.analysis.stats.testing import signflips, tests
 from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
+from fsmatrix.results.evidence.values import Json
 
 Kind = Literal["faster", "slower", "no difference", "too few", "no data"]
 
@@ -104,7 +105,7 @@ class Verdict:
             sentence = f"; {have} {unit} prove nothing, {least} can"
         return f"{sentence}; to tell: {self.needed.says}" if self.needed else sentence
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Plain numbers and strings."""
         kept = {k: v for k, v in self.__dict__.items() if k not in ("interval", "needed")}
         needed = self.needed.to_dict() if self.needed else None

@@ -93,7 +93,6 @@ def _judged(
         reach=None if math.isnan(end.holds) else kind_of(end, alpha),
         direction=None if claim.direction == "none" else kind_of(way, alpha),
         p=whole,
-        p_direction=way,
         needed=needed_of(claim, len(scope.cells)),
         counts={"inside": places["inside"], "outside": places["outside"], "open": places["open"]},
         apparent=apparent(claim, scope.cells),

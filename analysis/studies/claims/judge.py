@@ -48,7 +48,6 @@ class JudgedClaim:
     reach: Kind | None  # of a range over cells: whether its ends are reached; None: not asked
     direction: Kind | None  # None: the claim has none
     p: PValues
-    p_direction: PValues
     needed: int  # cells that must lie inside
     counts: dict[Where, int]  # cells by their own 95 % interval
     apparent: bool | None  # whether the bare estimates agree with the claim; None without cells
@@ -219,11 +218,11 @@ def apparent(claim: Claim, cells: Sequence[ClaimCell]) -> bool | None:
     if claim.quantifier == "median":
         low, high = cells[0].bounds
         return bool(low <= np.median(values) <= high)
-    good = sum(seems(claim, cell) for cell in cells)
+    good = sum(as_claimed(claim, cell) for cell in cells)
     return good >= needed_of(claim, len(cells)) and _ends_seen(claim, values)
 
 
-def seems(claim: Claim, cell: ClaimCell) -> bool:
+def as_claimed(claim: Claim, cell: ClaimCell) -> bool:
     """Whether the estimate of a cell alone, without noise, lies in the claimed range."""
     low, high = cell.bounds
     if claim.claimed.slack == 0 and claim.direction != "none":

@@ -18,6 +18,7 @@ from fsmatrix.analysis.studies.claims.judge import (
 )
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 from fsmatrix.analysis.studies.claims.words import measured
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
@@ -108,14 +109,14 @@ class Claims(Drawn):
             ]
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able."""
+    def to_dict(self) -> dict[str, Json]:
+        """What --json prints."""
         claims = [
             row(judged)
             | {"says": sentence(judged), "cells": [_cell(c) for c in judged.scope.cells]}
             for judged in self.judged
         ]
-        data: dict[str, Any] = plain(
+        data: dict[str, Json] = plain(
             {
                 "study": self.study.study,
                 "source": self.study.source.paper,
@@ -140,7 +141,7 @@ def sentence(judged: JudgedClaim, elsewhere: Collection[str] = ()) -> str:
     if judged.scope.cells:
         parts.append(f"Measured: {measured(judged)}; claimed: {words.claimed(claim)}.")
     if judged.kind == "cannot be tested" and judged.apparent is not None:
-        parts.append(words.bare(judged))
+        parts.append(words.untested_numbers(judged))
     if judged.kind != "cannot be tested":
         parts += words.parts(judged)
     if judged.more is not None:
@@ -168,7 +169,7 @@ def _doubts(judged: JudgedClaim) -> list[str]:
     return [f"In doubt: {'; '.join(parts)}."] if parts else []
 
 
-def row(judged: JudgedClaim) -> dict[str, Any]:
+def row(judged: JudgedClaim) -> dict[str, Json]:
     """A verdict as one flat row."""
     low, high = judged.claim.bounds
     values = [cell.value for cell in judged.scope.cells]
@@ -209,6 +210,6 @@ def _quantifier(claim: Claim) -> str:
     return q if isinstance(q, str) else f"{q.at_least} of {q.of}"
 
 
-def _cell(cell: Any) -> dict[str, Any]:
+def _cell(cell: Any) -> dict[str, Json]:
     kept = ("label", "metric", "value", "low", "high", "kind", "units", "bounds")
     return {name: getattr(cell, name) for name in kept} | {"is": place(cell)}

@@ -132,7 +132,7 @@ class Reach:
         """What the campaign has in the place of a level, also where the study had no such level."""
         every, inside = self._there(name, self.of.valued), self._there(name, cells)
         if not every:
-            return f"there is no {name} at all"
+            return f"the campaign has no factor {name}"
         if self._written(name, level) not in every:
             return f"there are {', '.join(every)}"
         return f"in this claim's scope there are {', '.join(inside) or 'none'}"

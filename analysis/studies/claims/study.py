@@ -126,7 +126,7 @@ class Quantifier(_Model):
 
 
 class Claim(_Model):
-    """One checkable statement."""
+    """A statement of a study that a campaign can bear out or contradict."""
 
     id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
     says: str  # in our words

@@ -8,7 +8,7 @@ import numpy as np
 
 from fsmatrix.analysis.studies.claims import together
 from fsmatrix.analysis.studies.claims.cells import ClaimCell
-from fsmatrix.analysis.studies.claims.judge import JudgedClaim, Where, place, seems
+from fsmatrix.analysis.studies.claims.judge import JudgedClaim, Where, as_claimed, place
 from fsmatrix.analysis.studies.claims.study import Claim, Quantifier
 from fsmatrix.analysis.units import number
 
@@ -73,20 +73,20 @@ def labels(judged: JudgedClaim) -> dict[str, str]:
     }
 
 
-def bare(judged: JudgedClaim) -> str:
+def untested_numbers(judged: JudgedClaim) -> str:
     """Where nothing can be tested: in how many cells the numbers are as claimed, and where not."""
     cells = judged.scope.cells
-    other = [cell for cell in cells if not seems(judged.claim, cell)]
+    other = [cell for cell in cells if not as_claimed(judged.claim, cell)]
     agree = "agree with" if judged.apparent else "contradict"
     count = f"{len(cells) - len(other)} of {len(cells)} cells"
     sentence = f"Taken as they are, the numbers {agree} it: as claimed in {count}"
     return f"{sentence}{_not_in(other, labels(judged))}; how much of that is chance is not known."
 
 
-def whether(claim: Claim, cell: ClaimCell) -> str:
+def agreement(claim: Claim, cell: ClaimCell) -> str:
     """Whether a cell is as claimed: "yes", "no", "not sure"; without an interval as it seems."""
     if not cell.decides:
-        return f"{'yes' if seems(claim, cell) else 'no'} (may be chance)"
+        return f"{'yes' if as_claimed(claim, cell) else 'no'} (may be chance)"
     return {"inside": "yes", "outside": "no", "open": "not sure"}[place(cell)]
 
 

@@ -45,15 +45,13 @@ def shown(study: Io500Study) -> list[str]:
 
 def over_nodes(study: Io500Study) -> Figure:
     """A point per submission: its score over its client nodes."""
-    figure, axes = drawing.frame(
-        1,
-        1,
+    figure, ax = drawing.panel(
         title="IO500 score over client nodes",
         width=7.6,
         height=4.2,
         notes=["Families with the same number of client nodes stand beside each other.", CAVEAT],
     )
-    ax, names = axes[0][0], shown(study)
+    names = shown(study)
     for place, name in [(-1, ""), *enumerate(names)]:
         points = [
             (submission.nodes, submission.score.total)
@@ -89,7 +87,7 @@ def over_nodes(study: Io500Study) -> Figure:
     ax.set(xscale="log", yscale="log")
     ax.set_xlabel("client nodes", fontsize=SMALL)
     ax.set_ylabel("score (geometric mean of GiB/s and kIOPS)", fontsize=SMALL)
-    drawing.legend(figure, axes)
+    drawing.legend(figure, [[ax]])
     return figure
 
 

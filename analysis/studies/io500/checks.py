@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fsmatrix.results.formats.io500.check import PARTS
+from fsmatrix.analysis.studies.io500.submissions import own_outputs
+from fsmatrix.results.evidence.stored import read
+from fsmatrix.results.formats.io500.check import PARTS, RunFacts
 from fsmatrix.results.formats.io500.collected import Collected
 
 
@@ -44,11 +46,12 @@ class Checks:
 def checks(results: Iterable[Collected]) -> Checks:
     """Of results that are each another text."""
     every = list(results)
-    scored = [run for run in every if "scores" in run.parsed.facts]
+    facts = [(run.file, read(RunFacts, run.parsed.facts, "facts")) for run in every]
+    scored = {file: of.scores for file, of in facts if of.scores is not None}
     differ = [
-        ScoreDiffers(run.file, **difference)
-        for run in scored
-        for difference in run.parsed.facts["scores_differ"]
+        ScoreDiffers(file, differs.part, differs.printed, differs.recomputed)
+        for file, of in facts
+        for differs in of.scores_differ or ()
     ]
     contradicted = [
         PhaseDiffers(run.file, note.phase, note.message)
@@ -56,13 +59,13 @@ def checks(results: Iterable[Collected]) -> Checks:
         for note in run.parsed.notes
         if note.key == "contradiction" and note.phase
     ]
-    agree = sum(bool(phase.facts["own_output"]) for run in every for phase in run.parsed.phases)
+    agree = sum(map(own_outputs, every))
     return Checks(
         results=len(every),
-        without_score=tuple(run.file for run in every if run not in scored),
+        without_score=tuple(run.file for run in every if run.file not in scored),
         scores=len(PARTS) * len(scored),
         scores_differ=tuple(differ),
-        products=tuple(run.file for run in scored if run.parsed.facts["scores"]["product"]),
+        products=tuple(file for file, scores in scored.items() if scores.product),
         phases=agree + len(contradicted),
         phases_differ=tuple(contradicted),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.studies.io500 import phases, words
@@ -12,6 +12,7 @@ from fsmatrix.analysis.studies.io500.checks import Checks
 from fsmatrix.analysis.studies.io500.ranges import Row
 from fsmatrix.analysis.studies.io500.standing import RunStanding
 from fsmatrix.analysis.studies.io500.submissions import LeftOut, Submission
+from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,9 +88,9 @@ class Io500Study(Drawn):
             ]
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """JSON-able; every submission, every pair of phases, everything that does not count."""
-        facts: dict[str, Any] = plain(
+        facts: dict[str, Json] = plain(
             {
                 "study": "io500",
                 "directory": self.directory,
@@ -115,7 +116,7 @@ class Io500Study(Drawn):
         return facts
 
 
-def _row(row: Row, names: Sequence[str]) -> dict[str, Any]:
+def _row(row: Row, names: Sequence[str]) -> dict[str, Json]:
     key: Mapping[str, str] = dict(zip(names, row.key, strict=True))
     facts = {name: value for name, value in vars(row).items() if name not in ("key", "ranges")}
     described = {JSON_NAMES.get(k, k.replace(" ", "_")): r for k, r in row.ranges.items()}

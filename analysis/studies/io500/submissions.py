@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fsmatrix.analysis.studies.io500.families import family
+from fsmatrix.results.evidence.stored import read
+from fsmatrix.results.formats.io500.check import PhaseFacts
 from fsmatrix.results.formats.io500.collected import Collected
 from fsmatrix.results.formats.io500.score import PHASES, RANDOM_READ, Score, score
 
@@ -63,7 +65,7 @@ def distinct(runs: Iterable[Collected]) -> list[Collected]:
     best: dict[str, Collected] = {}
     for run in runs:
         earlier = best.get(run.sha256)
-        if earlier is None or _outputs(run) > _outputs(earlier):
+        if earlier is None or own_outputs(run) > own_outputs(earlier):
             best[run.sha256] = run
     return list(best.values())
 
@@ -75,7 +77,7 @@ def submissions(runs: Sequence[Collected]) -> tuple[tuple[Submission, ...], tupl
         inside[run.place.submission].append(run)
     left: list[LeftOut] = []
     own = [run for places in inside.values() for run in _own(places, left)]
-    own.sort(key=lambda run: (run.place.year or 0, not _outputs(run), run.file))
+    own.sort(key=lambda run: (run.place.year or 0, not own_outputs(run), run.file))
     counted: dict[str, Collected] = {}
     for run in own:
         if (first := counted.get(run.sha256)) is not None:
@@ -94,7 +96,7 @@ def submissions(runs: Sequence[Collected]) -> tuple[tuple[Submission, ...], tupl
 def _own(places: Sequence[Collected], left: list[LeftOut]) -> list[Collected]:
     """The run of one submission: one or none; the others are left out."""
     texts = distinct(places)
-    whole = [run for run in texts if _outputs(run)] or texts
+    whole = [run for run in texts if own_outputs(run)] or texts
     if len(whole) > 1:
         why = f"one of {len(texts)} results in this submission: which is its own is not told"
         left += [LeftOut(run.file, why) for run in places]
@@ -107,9 +109,9 @@ def _own(places: Sequence[Collected], left: list[LeftOut]) -> list[Collected]:
     return whole
 
 
-def _outputs(run: Collected) -> int:
+def own_outputs(run: Collected) -> int:
     """Phases of which IOR's or mdtest's own output is there."""
-    return sum(bool(phase.facts["own_output"]) for phase in run.parsed.phases)
+    return sum(read(PhaseFacts, phase.facts, "facts").own_output for phase in run.parsed.phases)
 
 
 def _why_not(run: Collected) -> str:
@@ -122,7 +124,7 @@ def _why_not(run: Collected) -> str:
 def _submission(run: Collected) -> Submission:
     place, parsed = run.place, run.parsed
     values = {
-        phase.name: float(phase.facts["score"])
+        phase.name: read(PhaseFacts, phase.facts, "facts").score
         for phase in parsed.phases
         if phase.name in PHASES or phase.name == RANDOM_READ
     }

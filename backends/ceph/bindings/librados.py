@@ -22,6 +22,7 @@ from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.capi import Abandoned, bounded
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.objects import IoCtx
+from fsmatrix.results.evidence.values import JsonObject
 
 __all__ = ["Abandoned", "CephError", "Cluster", "IoCtx"]
 
@@ -196,7 +197,7 @@ class Cluster:
                 library.ceph_release(mount)
         return _answer(what, *answer)
 
-    def _ask(self, what: str, prefix: str, arguments: Mapping[str, Any], function: Any) -> Any:
+    def _ask(self, what: str, prefix: str, arguments: JsonObject, function: Any) -> Any:
         request = _request(prefix, arguments)
         code, out, text = self.call(
             what, lambda: capi.command(self._library, "rados_buffer_free", function, request)
@@ -251,7 +252,7 @@ def _ask_mds(
     )
 
 
-def _request(prefix: str, arguments: Mapping[str, Any]) -> str:
+def _request(prefix: str, arguments: JsonObject) -> str:
     return json.dumps({"prefix": prefix, "format": "json", **arguments})
 
 

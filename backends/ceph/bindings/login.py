@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from fsmatrix.backends.ceph.bindings.librados import Cluster
+from fsmatrix.results.evidence.values import JsonObject
 
 # A client of CephFS tests by a write whether it may write to a pool, and a write to a full pool
 # waits: without that test it can read and remove there, and a write is refused (ENOSPC).
@@ -29,7 +29,7 @@ class Login:
         return cls(*(os.path.expanduser(text) for text in (conf, user, keyring)))  # noqa: PTH111
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Login:
+    def of(cls, facts: JsonObject) -> Login:
         """From an access's details or a journal entry."""
         return cls(*(str(facts.get(name, "")) for name in ("conf", "user", "keyring")))
 
@@ -47,7 +47,7 @@ class Login:
         return Cluster(self.conf, self.user, keyring=keyring, timeout=seconds, options=options)
 
 
-def root_text(values: Mapping[str, Any], client: Mapping[str, str]) -> str:
+def root_text(values: JsonObject, client: JsonObject) -> str:
     """What a Ceph driver of the player gets as its root: lines key=value."""
     lines = [f"{name}={value}" for name, value in values.items() if value not in ("", None)]
     return "\n".join([*lines, *(f"option.{name}={value}" for name, value in client.items())])

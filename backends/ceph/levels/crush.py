@@ -6,11 +6,11 @@ Hosts are only linked and unlinked, never moved, re-classed or removed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from fsmatrix.backends.ceph.levels.redundancy import Redundancy
+from fsmatrix.results.evidence.values import JsonObject, objects, whole, wholes
 
 MARK = "fsmatrix"  # key of our mark on a pool, in the metadata of its application
 
@@ -20,8 +20,8 @@ class Command:
     """A monitor command.  `arguments` in the order in which the ceph tool takes them."""
 
     prefix: str
-    arguments: Mapping[str, Any]
-    named: Mapping[str, Any] = field(default_factory=dict)  # what the tool takes as --name=value
+    arguments: JsonObject
+    named: JsonObject = field(default_factory=dict)  # what the tool takes as --name=value
 
     @property
     def text(self) -> str:
@@ -43,29 +43,30 @@ class Host:
     osds: tuple[int, ...]
 
 
-def hosts_of(tree: Mapping[str, Any], root: str, device_class: str) -> list[Host] | None:
+def hosts_of(tree: JsonObject, root: str, device_class: str) -> list[Host] | None:
     """From `ceph osd tree`: hosts below `root` with usable OSDs of the class, by name.
 
     None if there is no such root.  Class "": OSDs of any.
     """
-    nodes = {node["id"]: node for node in tree["nodes"]}
-    start = next((node for node in tree["nodes"] if node["name"] == root), None)
+    nodes = {whole(node, "id"): node for node in objects(tree, "nodes")}
+    start = next((node for node in nodes.values() if node["name"] == root), None)
     if start is None:
         return None
     hosts, waiting = [], [start]
     while waiting:
         node = waiting.pop()
-        below = [nodes[number] for number in node.get("children", []) if number in nodes]
+        children = wholes(node, "children") if "children" in node else ()
+        below = [nodes[number] for number in children if number in nodes]
         if node["type"] != "host":
             waiting += below
             continue
-        osds = sorted(int(osd["id"]) for osd in below if _usable(osd, device_class))
+        osds = sorted(whole(osd, "id") for osd in below if _usable(osd, device_class))
         if osds:
             hosts.append(Host(str(node["name"]), tuple(osds)))
     return sorted(hosts, key=lambda host: host.name)
 
 
-def _usable(osd: Mapping[str, Any], device_class: str) -> bool:
+def _usable(osd: JsonObject, device_class: str) -> bool:
     of_class = not device_class or osd.get("device_class") == device_class
     return bool(
         osd["type"] == "osd" and of_class and osd.get("status") == "up" and osd.get("reweight", 0)
@@ -99,16 +100,16 @@ class Level:
             Command("osd crush link", {"name": host, "args": [f"root={name}"]})
             for host in self.hosts
         ]
-        pool = {"pool": name, "pg_num": groups, "pgp_num": groups}
+        pool: JsonObject = {"pool": name, "pg_num": groups, "pgp_num": groups}
         off = {"autoscale_mode": "off"}
         if self.redundancy.erasure_coded:
-            profile = {"name": name, "profile": self._profile()}
+            profile: JsonObject = {"name": name, "profile": self._profile()}
             steps += [
                 Command("osd erasure-code-profile set", profile),
                 Command("osd crush rule create-erasure", {"name": name, "profile": name}),
                 Command(
                     "osd pool create",
-                    pool | {"pool_type": "erasure", "erasure_code_profile": name, "rule": name},
+                    {**pool, "pool_type": "erasure", "erasure_code_profile": name, "rule": name},
                     off,
                 ),
                 Command(
@@ -122,7 +123,7 @@ class Level:
                 Command("osd crush rule create-replicated", rule),
                 Command(
                     "osd pool create",
-                    pool | {"pool_type": "replicated"},
+                    {**pool, "pool_type": "replicated"},
                     {"rule": name, "size": self.redundancy.size, **off},
                 ),
             ]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fsmatrix.backends.ceph.levels.redundancy import Redundancy, parse_redundancy
+from fsmatrix.results.evidence.values import Level
 
 FACTORS = frozenset({"storage_nodes", "interface"})
 NAME = r"^[A-Za-z0-9_.][A-Za-z0-9_.-]*$"
@@ -23,7 +23,7 @@ class PreparedPool(BaseModel):
     storage_nodes: int | None = Field(None, ge=1, description="hosts that it lies on")
     interface: str | None = Field(None, description="level of interface that it is for")
 
-    def fits(self, level: Mapping[str, Any]) -> bool:
+    def fits(self, level: Level) -> bool:
         """Whether it is the pool of this level."""
         return all(
             str(getattr(self, name)).lower() == str(value).lower() for name, value in level.items()
@@ -84,14 +84,14 @@ class LevelOptions(BaseModel):
         """The redundancy as numbers of copies or chunks."""
         return parse_redundancy(self.redundancy)
 
-    def class_of(self, level: Mapping[str, Any]) -> str:
+    def class_of(self, level: Level) -> str:
         """Device class of a level; empty: all OSDs."""
         if "interface" not in level:
             return self.device_class
         wanted = str(level["interface"])
         return self.classes.get(wanted, wanted.lower())
 
-    def prepared(self, level: Mapping[str, Any]) -> PreparedPool | None:
+    def prepared(self, level: Level) -> PreparedPool | None:
         """The pool that was named for a level."""
         fitting = [pool for pool in self.pools if pool.fits(level)]
         return fitting[0] if len(fitting) == 1 else None

@@ -7,10 +7,9 @@ pool for each level; then nothing is made, and it is checked on how many hosts t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.bindings.errors import CephError
@@ -19,15 +18,18 @@ from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.levels import levelstate, limits
 from fsmatrix.backends.ceph.levels.crush import Host, Level, hosts_of
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
+from fsmatrix.backends.ceph.levels.levelstate import Recorded
 from fsmatrix.backends.ceph.levels.redundancy import placement_refusal
 from fsmatrix.backends.ceph.state import facts, placement
 from fsmatrix.backends.ceph.state.settle import settle
 from fsmatrix.backends.drawing import drawn
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.evidence.stored import read
+from fsmatrix.results.evidence.values import Json, JsonObject, positive
+from fsmatrix.results.evidence.values import Level as Wanted
 
 ENTRY = "ceph-level"  # kind of journal entry
 PURGE_SECONDS = 30.0
-Wanted = Mapping[str, Any]  # cluster factor -> level
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Levels:
     def refusal(self, level: Wanted) -> str:
         """Why this level cannot be (empty: it can)."""
         nodes = level.get("storage_nodes", 1)
-        if not isinstance(nodes, int) or isinstance(nodes, bool) or nodes < 1:
+        if positive(nodes) is None:
             return f"storage_nodes={nodes}: a level is a number of hosts, 1 or more"
         try:
             with self.login.connect() as cluster:
@@ -79,7 +81,7 @@ class Levels:
             return []
         with self.login.connect() as cluster:
             planned = self._level(cluster, level, draw, name, "dry-run")
-        removal = levelstate.removal(_facts_of(planned))
+        removal = Recorded.of(planned, self.login).removal()
         return [command.text for command in [*planned.making(), *removal]]
 
     def _prepared_refusal(self, cluster: Cluster, level: Wanted) -> str:
@@ -89,7 +91,7 @@ class Levels:
         if reason := self.unfit(cluster, pool.pool):
             return reason
         wanted = level.get("storage_nodes")
-        hosts = len(placement.where(cluster, pool.pool)["hosts"])
+        hosts = len(placement.where(cluster, pool.pool).hosts or ())
         if wanted is not None and hosts != wanted:
             return f"pool {pool.pool} lies on {hosts} hosts, not on {wanted}"
         return ""
@@ -119,7 +121,8 @@ class Levels:
         return hosts
 
     def _number(self, level: Wanted, hosts: Sequence[Host]) -> int:
-        return int(level.get("storage_nodes", self.options.storage_nodes or max(1, len(hosts))))
+        given = positive(level.get("storage_nodes"))
+        return given or self.options.storage_nodes or max(1, len(hosts))
 
     def _groups(self, osds: int) -> int:
         return self.options.pg_num or self.options.copies.placement_groups(osds)
@@ -131,7 +134,7 @@ class Levels:
         osds = tuple(osd for host in chosen for osd in host.osds)
         filesystem = ""
         if self.filesystem is not None:
-            filesystem = str(facts.filesystem_of(cluster, self.filesystem)["name"])
+            filesystem = facts.filesystem_of(cluster, self.filesystem).name
         return Level(
             name=name,
             tag=tag,
@@ -145,7 +148,7 @@ class Levels:
         )
 
     # -- making -----------------------------------------------------------------------------
-    def make(self, level: Wanted, context: ProvisionContext) -> dict[str, Any]:
+    def make(self, level: Wanted, context: ProvisionContext) -> dict[str, Json]:
         """Make it, journalled; facts of it, with "pool".  BackendError, with nothing left."""
         reason = self.refusal(level) or self.agreement()
         if reason:
@@ -154,12 +157,14 @@ class Levels:
             prepared = self.options.prepared(level)
             if prepared is not None:
                 lies = placement.where(cluster, prepared.pool)
-                return {"pool": prepared.pool, "made": False, "placement": lies}
+                return {"pool": prepared.pool, "made": False, "placement": lies.document()}
             name = context.new_name()
             level_made = self._level(cluster, level, context.draw, name, context.tag)
             levelstate.require_absent(cluster, name)
-            recorded = {**_facts_of(level_made), **self.login.facts}
-            entry = context.journal.begin(ENTRY, target=context.target, path=name, **recorded)
+            recorded = Recorded.of(level_made, self.login)
+            entry = context.journal.begin(
+                ENTRY, target=context.target, path=name, **recorded.document()
+            )
             try:
                 for command in level_made.making():
                     context.progress(command.text)
@@ -173,7 +178,7 @@ class Levels:
                     context.journal.end(entry)
                 raise
         return {
-            **recorded,
+            **recorded.document(),
             "pool": name,
             "made": True,
             "redundancy": self.options.redundancy,
@@ -182,29 +187,19 @@ class Levels:
             "root": self.options.root,
             "pg_num": level_made.pg_num,
             "groups_moved": moved,
-            "placement": lies,
+            "placement": lies.document(),
         }
 
 
-def release(recorded: Mapping[str, Any], context: ProvisionContext) -> None:
+def release(level: JsonObject, context: ProvisionContext) -> None:
     """Remove a level that `make` made; a prepared pool stays."""
-    if not recorded["made"]:
+    if not level["made"]:
         return
-    if recorded["filesystem"]:  # removed files are purged from the pool before it goes
-        settle(Login.of(recorded), PURGE_SECONDS, recorded["filesystem"])
+    recorded = read(Recorded, level, "level")
+    if recorded.filesystem:  # removed files are purged from the pool before it goes
+        settle(recorded.login, PURGE_SECONDS, recorded.filesystem)
     levelstate.remove(recorded)
-    context.journal.end_all(ENTRY, path=recorded["name"])
-
-
-def _facts_of(level: Level) -> dict[str, Any]:
-    """What removing it needs; for journal entries and accesses."""
-    return {
-        "name": level.name,
-        "tag": level.tag,
-        "linked": list(level.hosts),
-        "filesystem": level.filesystem,
-        "coded": level.redundancy.erasure_coded,
-    }
+    context.journal.end_all(ENTRY, path=recorded.name)
 
 
 def _said(level: Wanted) -> str:

@@ -4,39 +4,76 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.levels import limits
-from fsmatrix.backends.ceph.levels.crush import MARK, Command, removing
+from fsmatrix.backends.ceph.levels.crush import MARK, Command, Level, removing
 from fsmatrix.backends.ceph.state import placement
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system.workfolder import work_folder
+from fsmatrix.results.evidence.stored import Stored
 
 CLEAN_SECONDS = 120.0  # for a new pool's placement groups
 SERVE_SECONDS = 60.0  # for one call: a read lease is 16 s with Ceph's defaults
 UPMAP_CLIENT = "luminous"  # releases are named in the order of the alphabet
 
 
-def remove(recorded: Mapping[str, Any]) -> bool:
+@dataclass(frozen=True, kw_only=True)
+class Recorded(Stored):
+    """What removing a level needs: in its journal entry, and in the details of accesses."""
+
+    name: str
+    tag: str
+    linked: tuple[str, ...]  # hosts
+    filesystem: str
+    coded: bool
+    conf: str
+    user: str
+    keyring: str
+
+    @classmethod
+    def of(cls, level: Level, login: Login) -> Recorded:
+        """Of a level that is to be made."""
+        return cls(
+            name=level.name,
+            tag=level.tag,
+            linked=level.hosts,
+            filesystem=level.filesystem,
+            coded=level.redundancy.erasure_coded,
+            conf=login.conf,
+            user=login.user,
+            keyring=login.keyring,
+        )
+
+    @property
+    def login(self) -> Login:
+        """Who made it."""
+        return Login(self.conf, self.user, self.keyring)
+
+    def removal(self) -> list[Command]:
+        """Commands that take it down."""
+        return removing(self.name, self.linked, self.filesystem, self.coded)
+
+
+def remove(recorded: Recorded) -> bool:
     """Remove what is there of a recorded level; False if nothing was.
 
     CephError, with nothing removed, if the pool of that name carries another mark than ours.
     """
-    name = str(recorded["name"])
-    with Login.of(recorded).connect() as cluster:
+    name = recorded.name
+    with recorded.login.connect() as cluster:
         pools = {str(pool["pool_name"]): pool for pool in cluster.mon("osd dump")["pools"]}
         if name in pools:
             marks = [
                 app[MARK] for app in pools[name]["application_metadata"].values() if MARK in app
             ]
-            if marks not in ([], [recorded["tag"]]):
+            if marks not in ([], [recorded.tag]):
                 raise CephError(f"pool {name} belongs to {marks[0]!r}: not touched")
         there = present(cluster, name)
-        for command in removal(recorded):
+        for command in recorded.removal():
             try:
                 run(cluster, command)
             except CephError as error:
@@ -81,15 +118,6 @@ def run(cluster: Cluster, command: Command) -> None:
         raise CephError(command.text, error.errno, error.text) from error
 
 
-def removal(recorded: Mapping[str, Any]) -> list[Command]:
-    return removing(
-        str(recorded["name"]),
-        recorded["linked"],
-        str(recorded["filesystem"]),
-        bool(recorded["coded"]),
-    )
-
-
 def even_out(cluster: Cluster, pool: str, size: int) -> int | str:
     """Groups moved, or why none could be: see placement.balance.
 
@@ -117,7 +145,7 @@ def wait_clean(cluster: Cluster, pool: str, number: int) -> None:
     deadline, pause, missing = time.monotonic() + CLEAN_SECONDS, 0.1, "unknown"
     while time.monotonic() < deadline:
         groups = placement.groups_of(cluster, pool)
-        osds = sorted({int(osd) for group in groups for osd in group["up"]})
+        osds = sorted({osd for group in groups for osd in group.up})
         placement.wait_for_stats(cluster, osds, deadline)
         missing = _missing(cluster, pool, number)
         if not missing:
@@ -133,12 +161,13 @@ def wait_clean(cluster: Cluster, pool: str, number: int) -> None:
 
 def _missing(cluster: Cluster, pool: str, number: int) -> str:
     """What a pool's placement groups lack (empty: nothing)."""
-    groups = {str(group["pgid"]): group for group in placement.groups_of(cluster, pool)}
-    states = sorted({str(group["state"]) for group in groups.values()} - {"active+clean"})
+    groups = {group.pgid: group for group in placement.groups_of(cluster, pool)}
+    states = sorted({group.state for group in groups.values()} - {"active+clean"})
     if len(groups) != number or states:
         return f"{len(groups)} of {number} are there, in states {states}"
     for moved in cluster.mon("osd dump")["pg_upmap_items"]:
-        up = {int(osd) for osd in groups.get(str(moved["pgid"]), {"up": ()})["up"]}
+        group = groups.get(str(moved["pgid"]))
+        up = set(group.up) if group else set()
         if up and not all(
             mapping["to"] in up and mapping["from"] not in up for mapping in moved["mappings"]
         ):

@@ -6,12 +6,13 @@ import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.ceph.bindings.login import NO_WAIT, TIMEOUT, Login
 from fsmatrix.backends.local.mounts import fuse
 from fsmatrix.backends.system import mounts, tools
+from fsmatrix.results.evidence.stored import Stored
 
 FUSE = "fuse.ceph-fuse"
 KERNEL = "ceph"
@@ -55,17 +56,35 @@ def kernel_argv(login: Login, filesystem: str, root: str, point: str, options: s
     return [*before, "mount", "-t", KERNEL, "-o", chosen, f":{root}", point]
 
 
-def is_ours(mount: mounts.Mount, identity: Mapping[str, Any]) -> bool:
+@dataclass(frozen=True, kw_only=True)
+class Mounted(Stored):
+    """A mount of the suite's, as it is journalled.  `more`: the command that made it."""
+
+    path: str
+    filesystem: str
+    fstype: str
+    source: str  # of FUSE; empty: the kernel's
+    root: str  # the directory that is mounted
+    conf: str
+    user: str
+    keyring: str
+
+    @property
+    def login(self) -> Login:
+        """Who mounted it."""
+        return Login(self.conf, self.user, self.keyring)
+
+
+def is_ours(mount: mounts.Mount, own: Mounted) -> bool:
     """Whether a mount is of the recorded `fstype`, and of `source` (FUSE) or `root` (kernel).
 
     The kernel's source names the monitors too: "10.0.0.1:6789:/dir", or "admin@FSID.fs=/dir".
     """
-    if mount.fstype != identity["fstype"]:
+    if mount.fstype != own.fstype:
         return False
     if mount.fstype == FUSE:
-        return mount.source == str(identity["source"])
-    root = str(identity["root"])
-    return mount.source.endswith((f":{root}", f"={root}"))
+        return mount.source == own.source
+    return mount.source.endswith((f":{own.root}", f"={own.root}"))
 
 
 def servers(conf: str) -> list[int]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Mapping
-from typing import Any
 
 from fsmatrix.backends.ceph.bindings.login import Login
-from fsmatrix.backends.ceph.mounts.clients import FUSE
+from fsmatrix.backends.ceph.mounts.clients import FUSE, Mounted
 from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
 
@@ -36,13 +35,13 @@ def evict(login: Login, filesystem: str, *dead: Mapping[str, str]) -> int:
     return ended
 
 
-def farewell(mount: Mapping[str, Any]) -> None:
-    """End the session of a mount that did not do so itself: `path`, `fstype`, `root`, login.
+def farewell(mount: Mounted) -> None:
+    """End the session of a mount that did not do so itself.
 
     If that is not possible now, the MDSs do it when its time is over.
     """
-    recorded = {"root": str(mount["root"])}
-    if mount["fstype"] == FUSE:
-        recorded["mount_point"] = str(mount["path"])
+    recorded = {"root": mount.root}
+    if mount.fstype == FUSE:
+        recorded["mount_point"] = mount.path
     with contextlib.suppress(BackendError):
-        evict(Login.of(mount), str(mount["filesystem"]), recorded)
+        evict(mount.login, mount.filesystem, recorded)

@@ -28,23 +28,22 @@ def refusal(options: CephfsOptions) -> str:
 
 
 def _unfit(cluster: Cluster, options: CephfsOptions) -> str:
-    entry = facts.filesystem_of(cluster, options.filesystem)
+    found = facts.filesystem_of(cluster, options.filesystem)
     if options.data_pool and (reason := unfit(cluster, options.filesystem, options.data_pool)):
         return reason
-    if not facts.active_mdss(cluster, str(entry["name"])):
-        return f"file system {entry['name']} has no active MDS"
+    if not facts.active_mdss(cluster, found.name):
+        return f"file system {found.name} has no active MDS"
     return ""
 
 
 def unfit(cluster: Cluster, filesystem: str, pool: str) -> str:
     """Why a pool cannot hold files of a file system (empty: it can)."""
-    entry = facts.filesystem_of(cluster, filesystem)
-    pools = [str(name) for name in entry["data_pools"]]
-    if pool in pools:
+    found = facts.filesystem_of(cluster, filesystem)
+    if pool in found.data_pools:
         return ""
     return (
-        f"pool {pool} is no data pool of file system {entry['name']} (it has: "
-        f"{', '.join(pools)}): ceph fs add_data_pool {entry['name']} {pool}"
+        f"pool {pool} is no data pool of file system {found.name} (it has: "
+        f"{', '.join(found.data_pools)}): ceph fs add_data_pool {found.name} {pool}"
     )
 
 
@@ -58,7 +57,7 @@ def make(options: CephfsOptions, context: ProvisionContext) -> Tree:
     if reason:
         raise BackendError(reason)
     with options.login.connect() as cluster:
-        filesystem = str(facts.filesystem_of(cluster, options.filesystem)["name"])
+        filesystem = facts.filesystem_of(cluster, options.filesystem).name
     for number in itertools.count(1):
         name = f"{PREFIX}{context.tag}" if number == 1 else f"{PREFIX}{context.tag}-{number}"
         tree = Tree(options.login, filesystem, options.directory, name, context.tag)

@@ -12,14 +12,13 @@ To list a namespace, OSDs go through all objects of the pool: a pool of its own 
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fsmatrix.backends.ceph.bindings.errors import CephError, harmless
 from fsmatrix.backends.ceph.bindings.librados import Cluster, IoCtx
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.journal.marker import LIMIT, MARKER, marker_of, tag_in, whose
+from fsmatrix.results.evidence.values import JsonObject
 
 RUN = "run."
 PROGRAMS = b"programs"
@@ -41,7 +40,7 @@ class Space:
         return {**self.login.facts, **values}
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Space:
+    def of(cls, facts: JsonObject) -> Space:
         """The space that such facts describe."""
         return cls(Login.of(facts), *(str(facts[name]) for name in ("pool", "prefix", "tag")))
 

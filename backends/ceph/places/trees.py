@@ -23,7 +23,10 @@ from typing import Any
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.login import TIMEOUT, Login
 from fsmatrix.backends.ceph.mounts.sessions import evict
+from fsmatrix.backends.ceph.places.treetool import Request
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.evidence.stored import read
+from fsmatrix.results.evidence.values import Json, JsonObject, whole
 
 QUIET = TIMEOUT + 1.5  # seconds without an answer until the child is killed
 REMOVAL = 60.0  # seconds without a removed file: a large one, or a busy MDS
@@ -65,7 +68,7 @@ class Tree:
         return {**self.login.facts, **{name: getattr(self, name) for name in names}}
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Tree:
+    def of(cls, facts: JsonObject) -> Tree:
         """The tree that such facts describe."""
         names = ("filesystem", "directory", "name", "tag")
         return cls(Login.of(facts), *(str(facts[name]) for name in names))
@@ -110,20 +113,21 @@ class Tree:
             with contextlib.suppress(BackendError):
                 evict(self.login, self.filesystem, *({"pid": str(pid)} for pid in _lost))
                 _lost.clear()
-        request = {"do": do, "timeout": TIMEOUT, **self.facts, **more}
+        own = {"do": do, "timeout": TIMEOUT, "parent": os.getpid()}
+        request = read(Request, {**own, **self.facts, **more}, "request")
         return ask(request, QUIET if quiet is None else quiet)
 
 
-def ask(request: Mapping[str, Any], quiet: float) -> Any:
+def ask(request: Request, quiet: float) -> Any:
     """The child's result; CephError with its error, or if nothing is heard for `quiet` seconds."""
     argv = [sys.executable, "-P", "-m", "fsmatrix.backends.ceph.places.treetool"]
-    what = f"{request['do']} {request['directory'].rstrip('/')}/{request['name']} in CephFS"
+    what = f"{request.do} {request.directory.rstrip('/')}/{request.name} in CephFS"
     pipe = subprocess.PIPE
     child = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)
     try:
         assert child.stdin is not None
         with child.stdin:
-            child.stdin.write(json.dumps({**request, "parent": os.getpid()}).encode())
+            child.stdin.write(json.dumps(request.document()).encode())
         answer, complaint = _listen(child, what, quiet)
     except CephError:
         _lost.append(child.pid)
@@ -137,7 +141,7 @@ def ask(request: Mapping[str, Any], quiet: float) -> Any:
     if answer is None:
         raise CephError(f"{what}: libcephfs ended without an answer: {complaint[-_SHOWN:]}")
     if "error" in answer:
-        code = int(answer["errno"])
+        code = whole(answer, "errno")
         hint = f" ({HINTS[code]})" if code in HINTS else ""
         kind = NothingDone if answer["nothing_done"] else CephError
         error = kind(f"{answer['error']}{hint}")
@@ -148,7 +152,7 @@ def ask(request: Mapping[str, Any], quiet: float) -> Any:
 
 def _listen(
     child: subprocess.Popen[bytes], what: str, quiet: float
-) -> tuple[dict[str, Any] | None, str]:
+) -> tuple[dict[str, Json] | None, str]:
     """(the answer or None, what was said on standard error)."""
     assert child.stdout is not None
     assert child.stderr is not None
@@ -176,7 +180,7 @@ def _listen(
     return None, " ".join(heard[child.stderr].decode(errors="replace").split())
 
 
-def _answer(text: bytes) -> dict[str, Any] | None:
+def _answer(text: bytes) -> dict[str, Json] | None:
     for line in text.split(b"\n")[:-1]:
         try:
             data = json.loads(line)

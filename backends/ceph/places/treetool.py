@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 from fsmatrix.backends.ceph.bindings.cephfs import Cephfs
@@ -23,6 +24,8 @@ from fsmatrix.backends.ceph.bindings.errors import CephError, harmless
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.journal.marker import LIMIT, MARKER, marker_of, tag_in, whose
 from fsmatrix.backends.system.libc import libc
+from fsmatrix.results.evidence.stored import Stored, read
+from fsmatrix.results.evidence.values import Json
 
 DATA = "data"
 LAYOUT = "ceph.dir.layout"
@@ -31,7 +34,24 @@ WORKERS = 8
 BEAT = 0.5  # seconds between two signs of life
 _PR_SET_PDEATHSIG = 1
 
-Request = Mapping[str, Any]
+
+@dataclass(frozen=True, kw_only=True)
+class Request(Stored):
+    """What is to be done: with directory `name` of `directory`, both as of `Tree`."""
+
+    do: str
+    timeout: float  # seconds
+    conf: str
+    user: str
+    keyring: str
+    filesystem: str
+    directory: str
+    name: str
+    tag: str
+    layout: Mapping[str, str] = field(default_factory=dict)  # extended attributes
+    run: str = ""
+    unmarked: bool = False
+    parent: int = 0  # pid
 
 
 class NothingDone(Exception):
@@ -39,8 +59,8 @@ class NothingDone(Exception):
 
 
 def _mount(request: Request) -> Cephfs:
-    login = Login.of(request)
-    return Cephfs(login, request["filesystem"], request["directory"], request["timeout"])
+    login = Login(request.conf, request.user, request.keyring)
+    return Cephfs(login, request.filesystem, request.directory, request.timeout)
 
 
 def _tag(mount: Cephfs, folder: str) -> str | None:
@@ -52,7 +72,7 @@ def _tag(mount: Cephfs, folder: str) -> str | None:
 
 def make(request: Request) -> None:
     """Make directory `name`, mark it, make its `data`, set the layout.  EEXIST: not ours."""
-    name = request["name"]
+    name = request.name
     try:
         connection = _mount(request)
     except CephError as error:
@@ -62,21 +82,21 @@ def make(request: Request) -> None:
             mount.mkdir(name)
         except CephError as error:
             raise NothingDone(error) from error
-        mount.write_new(f"{name}/{MARKER}", marker_of(request["tag"]))
+        mount.write_new(f"{name}/{MARKER}", marker_of(request.tag))
         mount.mkdir(f"{name}/{DATA}", 0o777)
-        for attribute, value in request["layout"].items():
+        for attribute, value in request.layout.items():
             mount.set_attribute(f"{name}/{DATA}", attribute, value)
 
 
 def tag(request: Request) -> str | None:
     """The tag of directory `name`; None if it is no tree of ours."""
     with _mount(request) as mount:
-        return _tag(mount, request["name"])
+        return _tag(mount, request.name)
 
 
 def layout(request: Request) -> str:
     """The layout that files of the tree get."""
-    name = request["name"]
+    name = request.name
     with _mount(request) as mount:
         with contextlib.suppress(CephError):  # not set on it: inherited, as the marker's
             return mount.get_attribute(f"{name}/{DATA}", LAYOUT)
@@ -86,17 +106,17 @@ def layout(request: Request) -> str:
 def make_run(request: Request) -> None:
     """Make the folder `run` of a tree of ours; harmless if it is there."""
     with _mount(request) as mount:
-        _require(request, _tag(mount, request["name"]))
+        _require(request, _tag(mount, request.name))
         with harmless(errno.EEXIST):
-            mount.mkdir(f"{request['name']}/{DATA}/{request['run']}", 0o777)
+            mount.mkdir(f"{request.name}/{DATA}/{request.run}", 0o777)
 
 
 def remove_run(request: Request) -> int:
     """Remove the folder `run` of a tree of ours with all in it; harmless if it is gone."""
     with _mount(request) as mount:
-        _require(request, _tag(mount, request["name"]))
-        folder = mount.open_folder(DATA, mount.open_folder(request["name"]))
-        return Removal(mount).whole(request["run"], folder)
+        _require(request, _tag(mount, request.name))
+        folder = mount.open_folder(DATA, mount.open_folder(request.name))
+        return Removal(mount).whole(request.run, folder)
 
 
 def remove(request: Request) -> bool:
@@ -105,7 +125,7 @@ def remove(request: Request) -> bool:
     With `unmarked` an empty directory without a marker goes too: what a crash left between
     making and marking, or between removing both.
     """
-    name = request["name"]
+    name = request.name
     with _mount(request) as mount:
         try:
             folder = mount.open_folder(name)
@@ -114,7 +134,7 @@ def remove(request: Request) -> bool:
                 return False
             raise
         marker_tag = _tag(mount, name)
-        if marker_tag is not None or not request["unmarked"]:
+        if marker_tag is not None or not request.unmarked:
             _require(request, marker_tag)
             Removal(mount).empty(folder, keep=MARKER)
             mount.unlink(MARKER, folder)
@@ -124,9 +144,9 @@ def remove(request: Request) -> bool:
 
 
 def _require(request: Request, marker_tag: str | None) -> None:
-    if marker_tag != request["tag"]:
-        place = f"{request['directory'].rstrip('/')}/{request['name']}"
-        raise CephError(f"{place} {whose(marker_tag)}: not touched (expected {request['tag']!r})")
+    if marker_tag != request.tag:
+        place = f"{request.directory.rstrip('/')}/{request.name}"
+        raise CephError(f"{place} {whose(marker_tag)}: not touched (expected {request.tag!r})")
 
 
 class Removal:
@@ -203,12 +223,12 @@ def main() -> None:
 
     When the parent dies, so does this process: it may hang, and nobody else would end it.
     """
-    request = json.load(sys.stdin)
+    request = read(Request, json.load(sys.stdin), "request")
     libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != request["parent"]:
+    if os.getppid() != request.parent:
         os._exit(1)  # it died before that
     try:
-        answer: dict[str, Any] = {"result": ACTIONS[request["do"]](request)}
+        answer: dict[str, Json] = {"result": ACTIONS[request.do](request)}
     except CephError as error:
         answer = {"error": str(error), "errno": error.errno, "nothing_done": False}
     except NothingDone as error:

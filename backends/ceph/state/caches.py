@@ -9,7 +9,7 @@ their own.  Neither is seen from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,24 +18,26 @@ from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.evidence.values import Json, JsonObject, text
 
 RECALL = 3  # seconds that other clients get to give capabilities back
 AT_ONCE = 8
 _SETTINGS = ("bluestore_default_buffered_read", "bluestore_default_buffered_write")
 
 
-def client_keeps_nothing(details: Mapping[str, Any], state: str, client_cache: str) -> Evidence:
+def client_keeps_nothing(details: JsonObject, state: str, client_cache: str) -> Evidence:
     """Evidence of `cold` or `bypass` with a client in which nothing is to be done.
 
     `details`: of the access; `client_cache`: why nothing is.
     """
-    drop = state == "cold" and details["drop_server_caches"]
-    servers = server_caches(Login.of(details), drop, details.get("filesystem"))
+    drop = state == "cold" and bool(details["drop_server_caches"])
+    filesystem = text(details, "filesystem") if "filesystem" in details else None
+    servers = server_caches(Login.of(details), drop, filesystem)
     method = "cache drop" if drop else "none"
     return Evidence(state, method, {"client_cache": client_cache, **servers})
 
 
-def server_caches(login: Login, drop: bool, filesystem: str | None = None) -> dict[str, Any]:
+def server_caches(login: Login, drop: bool, filesystem: str | None = None) -> dict[str, Json]:
     """Drop (if allowed) and describe; facts for the evidence of a cold cache.
 
     "server_caches": dropped, or unknown.  "server_data_caches": dropped, unused (the OSDs keep no
@@ -48,10 +50,10 @@ def server_caches(login: Login, drop: bool, filesystem: str | None = None) -> di
         return {"server_caches": "unknown", "server_caches_error": str(error)}
 
 
-def _of(cluster: Cluster, drop: bool, filesystem: str | None) -> dict[str, Any]:
+def _of(cluster: Cluster, drop: bool, filesystem: str | None) -> dict[str, Json]:
     osds = facts.osds_up(cluster)
     settings = _settings(cluster, osds)
-    evidence: dict[str, Any] = {"osds": len(osds), **settings}
+    evidence: dict[str, Json] = {"osds": len(osds), **settings}
     data = metadata = "unknown"
     if all(values == ["false"] for values in settings.values()):
         data = "unused"

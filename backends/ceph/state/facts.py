@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
-from fsmatrix.backends.ceph.state import hardware, placement
+from fsmatrix.backends.ceph.state import hardware
+from fsmatrix.backends.ceph.state.placement import where
 from fsmatrix.backends.errors import value_or_error
+from fsmatrix.results.evidence.values import Json, JsonObject, inside, mapping, wholes
 
 MESSENGER = ("ms_type", "ms_client_mode")  # options of this client that are told
 OSDS_ASKED = 64  # whose configuration is read; further ones are counted only
@@ -26,7 +29,7 @@ _LEFT_OUT = re.compile(
 
 def cluster_facts(
     cluster: Cluster, pools: Iterable[str] = (), filesystem: str = ""
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """Version, health, pools, OSD tree, file system, configuration that differs.
 
     `pools`: those under test (their erasure-code profile and CRUSH rule in full).
@@ -52,13 +55,14 @@ def versions(cluster: Cluster) -> dict[str, dict[str, int]]:
     return {kind: dict(counts) for kind, counts in answer.items() if kind != "overall"}
 
 
-def health_facts(health: Mapping[str, Any]) -> dict[str, Any]:
+def health_facts(health: JsonObject) -> dict[str, Json]:
     """Status, and the checks that are not passed with their words."""
-    checks = {name: check["summary"]["message"] for name, check in health["checks"].items()}
-    return {"status": health["status"], "checks": checks}
+    checks = mapping(health, "checks")
+    messages = {name: mapping(mapping(checks, name), "summary")["message"] for name in checks}
+    return {"status": health["status"], "checks": messages}
 
 
-def pool_facts(cluster: Cluster, tested: set[str]) -> dict[str, dict[str, Any]]:
+def pool_facts(cluster: Cluster, tested: set[str]) -> dict[str, dict[str, Json]]:
     """Of each pool: redundancy, placement groups, rule, flags, quota; `tested` in full."""
     rules = {rule["rule_id"]: rule for rule in cluster.mon("osd crush rule dump")}
     stats = {pool["name"]: pool["stats"] for pool in cluster.mon("df")["pools"]}
@@ -83,16 +87,17 @@ def pool_facts(cluster: Cluster, tested: set[str]) -> dict[str, dict[str, Any]]:
             facts["erasure_code_profile"] = _profile(cluster, profile)
         if name in tested:
             facts["crush_steps"] = rule.get("steps", [])
-            facts["placement"] = value_or_error(lambda name=name: placement.where(cluster, name))  # type: ignore[misc]
+            facts["placement"] = value_or_error(lambda name=name: where(cluster, name).document())  # type: ignore[misc]
             facts["hardware"] = value_or_error(lambda facts=facts: _hardware(cluster, facts))  # type: ignore[misc]
             facts |= {what: stats[name][what] for what in ("stored", "max_avail")}
         pools[name] = facts
     return pools
 
 
-def _hardware(cluster: Cluster, pool: Mapping[str, Any]) -> dict[str, Any]:
+def _hardware(cluster: Cluster, pool: JsonObject) -> dict[str, Json]:
     """Of the OSDs that a pool lies on, as far as that is known."""
-    osds = pool["placement"].get("osds", ())
+    placement = inside(pool, "placement")
+    osds = wholes(placement, "osds") if "osds" in placement else ()
     metadata = [entry for entry in cluster.mon("osd metadata") if entry["id"] in osds]
     return hardware.of_osds(metadata, platform.node(), os.cpu_count())
 
@@ -102,7 +107,7 @@ def _profile(cluster: Cluster, profile: str) -> Any:
     return value_or_error(lambda: cluster.mon("osd erasure-code-profile get", **asked))
 
 
-def osd_facts(cluster: Cluster) -> dict[str, Any]:
+def osd_facts(cluster: Cluster) -> dict[str, Json]:
     """The OSD tree: buckets with their children; OSDs with class, weight, size, PGs, state."""
     tree = cluster.mon("osd df", output_method="tree")
     kept = ("type", "device_class", "crush_weight", "reweight", "kb", "kb_used", "pgs", "status")
@@ -124,30 +129,42 @@ def osd_facts(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def filesystem_of(cluster: Cluster, filesystem: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Filesystem:
+    """A CephFS, and the names of its pools."""
+
+    name: str
+    metadata_pool: str
+    data_pools: tuple[str, ...]  # the first gets new files by default
+
+
+def filesystem_of(cluster: Cluster, filesystem: str) -> Filesystem:
     """One entry of `fs ls`; CephError that lists the others if there is none of that name."""
-    filesystems = cluster.mon("fs ls")
-    names = ", ".join(sorted(str(entry["name"]) for entry in filesystems)) or "none"
+    filesystems = [
+        Filesystem(each["name"], each["metadata_pool"], tuple(each["data_pools"]))
+        for each in cluster.mon("fs ls")
+    ]
+    names = ", ".join(sorted(each.name for each in filesystems)) or "none"
     if not filesystem and len(filesystems) == 1:
-        return dict(filesystems[0])
-    for entry in filesystems:
-        if entry["name"] == filesystem:
-            return dict(entry)
+        return filesystems[0]
+    for each in filesystems:
+        if each.name == filesystem:
+            return each
     if not filesystem and filesystems:
         raise CephError(f"there is more than one file system ({names}): name one")
     raise CephError(f"there is no file system {filesystem or 'yet'} (there are: {names})")
 
 
-def filesystem_facts(cluster: Cluster, filesystem: str) -> dict[str, Any]:
+def filesystem_facts(cluster: Cluster, filesystem: str) -> dict[str, Json]:
     """Pools, ranks, standbys and settings of a CephFS."""
-    entry = filesystem_of(cluster, filesystem)
+    found = filesystem_of(cluster, filesystem)
     dump = cluster.mon("fs dump")
-    mdsmap = _mdsmap(dump, str(entry["name"]))
+    mdsmap = _mdsmap(dump, found.name)
     states = [info["state"] for info in mdsmap["info"].values()]
     return {
-        "name": entry["name"],
-        "metadata_pool": entry["metadata_pool"],
-        "data_pools": entry["data_pools"],
+        "name": found.name,
+        "metadata_pool": found.metadata_pool,
+        "data_pools": list(found.data_pools),
         "max_mds": mdsmap["max_mds"],
         "active_mds": states.count("up:active"),
         "standby_mds": len(dump["standbys"]) + len(states) - states.count("up:active"),
@@ -159,16 +176,15 @@ def filesystem_facts(cluster: Cluster, filesystem: str) -> dict[str, Any]:
 
 def active_mdss(cluster: Cluster, filesystem: str) -> list[str]:
     """Names of the active MDSs of a file system."""
-    entry = filesystem_of(cluster, filesystem)
-    infos = _mdsmap(cluster.mon("fs dump"), str(entry["name"]))["info"].values()
+    found = filesystem_of(cluster, filesystem)
+    infos = _mdsmap(cluster.mon("fs dump"), found.name)["info"].values()
     return sorted(str(info["name"]) for info in infos if info["state"] == "up:active")
 
 
-def _mdsmap(dump: Mapping[str, Any], filesystem: str) -> Mapping[str, Any]:
+def _mdsmap(dump: Any, filesystem: str) -> Any:
     for entry in dump["filesystems"]:
-        mdsmap: Mapping[str, Any] = entry["mdsmap"]
-        if mdsmap["fs_name"] == filesystem:
-            return mdsmap
+        if entry["mdsmap"]["fs_name"] == filesystem:
+            return entry["mdsmap"]
     raise CephError(f"file system {filesystem} has gone")
 
 
@@ -187,7 +203,7 @@ def addresses(cluster: Cluster) -> list[str]:
     return sorted(addresses_up)
 
 
-def configuration(cluster: Cluster) -> dict[str, Any]:
+def configuration(cluster: Cluster) -> dict[str, Json]:
     """What differs from the defaults: in the monitors' database, and as the OSDs have it.
 
     OSDs with the same settings are listed together; of large clusters the first OSDS_ASKED.
@@ -198,14 +214,17 @@ def configuration(cluster: Cluster) -> dict[str, Any]:
         if not left_out(str(entry["name"]))
     ]
     osds = osds_up(cluster)
-    groups: dict[str, dict[str, Any]] = {}
+    groups: dict[str, tuple[list[int], JsonObject]] = {}
     for osd in osds[:OSDS_ASKED]:
         settings = value_or_error(lambda osd=osd: osd_settings(cluster, osd))  # type: ignore[misc]
-        groups.setdefault(repr(settings), {"osds": [], "settings": settings})["osds"].append(osd)
-    return {"database": database, "osds": [*groups.values()], "not_asked": osds[OSDS_ASKED:]}
+        groups.setdefault(repr(settings), ([], settings))[0].append(osd)
+    listed: list[Json] = [
+        {"osds": several, "settings": settings} for several, settings in groups.values()
+    ]
+    return {"database": database, "osds": listed, "not_asked": osds[OSDS_ASKED:]}
 
 
-def osd_settings(cluster: Cluster, osd: int) -> dict[str, Any]:
+def osd_settings(cluster: Cluster, osd: int) -> dict[str, Json]:
     """Options of one OSD whose value is not the default."""
     diff = cluster.osd(osd, "config diff")["diff"]
     return {

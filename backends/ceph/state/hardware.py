@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from fsmatrix.results.evidence.deployment import FILE, HDD, NVME, RAM, SSD
+from fsmatrix.results.evidence.values import Json, JsonObject
 
 
-def of_osds(metadata: Sequence[Mapping[str, Any]], here: str, cores: int | None) -> dict[str, Any]:
+def of_osds(metadata: Sequence[JsonObject], here: str, cores: int | None) -> dict[str, Json]:
     """What `osd metadata` tells of machines: memory in bytes, media, object stores.
 
     An OSD tells no number of cores: `cores` are known where all run on host `here`.
     """
-    machines = {str(osd["hostname"]): int(osd["mem_total_kb"]) << 10 for osd in metadata}
+    machines = {str(osd["hostname"]): int(str(osd["mem_total_kb"])) << 10 for osd in metadata}
     media, tables = zip(*(_media(osd) for osd in metadata), strict=True) if metadata else ((), ())
     return {
         "memory": sum(machines.values()),
@@ -24,13 +24,13 @@ def of_osds(metadata: Sequence[Mapping[str, Any]], here: str, cores: int | None)
     }
 
 
-def _media(osd: Mapping[str, Any]) -> tuple[str, str]:
+def _media(osd: JsonObject) -> tuple[str, str]:
     """Where an OSD keeps data, and where its tables: the names of objects, and small values."""
     data = _medium(osd, "bluestore_bdev")
     return data, _medium(osd, "bluefs_db") if osd.get("bluefs_dedicated_db") == "1" else data
 
 
-def _medium(osd: Mapping[str, Any], device: str) -> str:
+def _medium(osd: JsonObject, device: str) -> str:
     """Of the device whose facts begin so; empty if the OSD does not tell."""
     if osd["osd_objectstore"] == "memstore":
         return RAM

@@ -7,12 +7,10 @@ the placement groups do that the checks do not name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.evidence.values import JsonObject, mapping, objects, text, whole
 
 HARMLESS = frozenset(
     {
@@ -32,19 +30,21 @@ ORDINARY = frozenset({"active", "clean", "scrubbing", "deep", "unknown"})
 REMARKABLE = frozenset({"scrubbing", "deep"})  # ordinary, but it costs bandwidth
 
 
-def ailments(status: Mapping[str, Any]) -> list[str]:
+def ailments(status: JsonObject) -> list[str]:
     """Sentences about an answer to `ceph status` (JSON)."""
+    told = mapping(status, "health")
+    checks = mapping(told, "checks")
     sentences = [
-        f"{name} ({check['severity']}): {check['summary']['message']}"
-        for name, check in sorted(status["health"]["checks"].items())
+        f"{name} ({check['severity']}): {mapping(check, 'summary')['message']}"
+        for name, check in ((name, mapping(checks, name)) for name in sorted(checks))
         if name not in HARMLESS
     ]
-    if status["health"]["status"] == "HEALTH_ERR" and not sentences:
+    if told["status"] == "HEALTH_ERR" and not sentences:
         sentences.append("the cluster's health is HEALTH_ERR")
-    return sentences + _groups(status["pgmap"])
+    return sentences + _groups(mapping(status, "pgmap"))
 
 
-def _groups(pgmap: Mapping[str, Any]) -> list[str]:
+def _groups(pgmap: JsonObject) -> list[str]:
     """What placement groups do beside their ordinary work."""
     sentences = []
     doing = states(pgmap)
@@ -58,11 +58,11 @@ def _groups(pgmap: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def restarts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def restarts(before: JsonObject, after: JsonObject) -> list[str]:
     """Sentences about daemons that went down or came up between two answers to `ceph status`."""
     sentences = []
-    osds, up = after["osdmap"], "osd_up_since"  # when the number of OSDs that are up changed
-    if osds.get(up) != before["osdmap"].get(up):
+    osds, up = mapping(after, "osdmap"), "osd_up_since"  # when how many OSDs are up changed
+    if osds.get(up) != mapping(before, "osdmap").get(up):
         sentences.append(
             f"OSDs went down or came up: {osds['num_up_osds']} of {osds['num_osds']} are up"
         )
@@ -75,15 +75,17 @@ def restarts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     return sentences
 
 
-def _mdss(status: Mapping[str, Any]) -> dict[tuple[int, int], int]:
+def _mdss(status: JsonObject) -> dict[tuple[int, int], int]:
     """(file system, rank) -> id of the MDS instance that has it."""
-    ranks = status["fsmap"].get("by_rank", [])
-    return {(int(r["filesystem_id"]), int(r["rank"])): int(r["gid"]) for r in ranks}
+    fsmap = mapping(status, "fsmap")
+    ranks = objects(fsmap, "by_rank") if "by_rank" in fsmap else ()
+    return {(whole(r, "filesystem_id"), whole(r, "rank")): whole(r, "gid") for r in ranks}
 
 
-def states(pgmap: Mapping[str, Any]) -> dict[str, int]:
+def states(pgmap: JsonObject) -> dict[str, int]:
     """State of placement groups -> how many."""
-    return {str(s["state_name"]): int(s["count"]) for s in pgmap.get("pgs_by_state", [])}
+    by_state = objects(pgmap, "pgs_by_state") if "pgs_by_state" in pgmap else ()
+    return {text(each, "state_name"): whole(each, "count") for each in by_state}
 
 
 class Watch:
@@ -95,7 +97,7 @@ class Watch:
     def __init__(self, login: Login) -> None:
         self._login = login
         self._cluster: Cluster | None = None
-        self._before: Mapping[str, Any] | None = None  # status at the look before
+        self._before: JsonObject | None = None  # status at the look before
 
     def look(self) -> list[str]:
         """What is wrong now, or was since the look before (empty: nothing).

@@ -14,13 +14,13 @@ import platform
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
 from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import devices
+from fsmatrix.results.evidence.values import Json
 
 MOST_OSDS = 64
 TIMEOUT = 2.0  # seconds; a look stands beside a measurement
@@ -121,7 +121,7 @@ def _counted(cluster: Cluster, osd: int) -> dict[str, float]:
     return {name: float(answer[theirs]) for name, theirs in _COUNTERS.items()}
 
 
-def _devices(metadata: list[dict[str, Any]]) -> tuple[str, ...]:
+def _devices(metadata: list[dict[str, Json]]) -> tuple[str, ...]:
     """ "major:minor" of all these OSDs' devices; () if one is elsewhere or a plain file."""
     if any(entry.get("hostname") != platform.node() for entry in metadata):
         return ()

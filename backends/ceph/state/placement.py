@@ -10,19 +10,30 @@ import re
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.system import tools
+from fsmatrix.results.evidence.target import Placement
 
 T = TypeVar("T")
 PROGRAM = "osdmaptool"
 _AT_ONCE = 64  # commands that share one proposal of the monitor
 _UPMAP = re.compile(r"^ceph osd pg-upmap-items (\S+) ([0-9 ]+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A placement group."""
+
+    pgid: str
+    state: str
+    up: tuple[int, ...]  # OSDs that it is meant for
 
 
 def balance(cluster: Cluster, pools: Sequence[str], folder: Path) -> int:
@@ -70,16 +81,13 @@ def _osdmap(cluster: Cluster) -> bytes:
     return answer
 
 
-def evenness(groups: Iterable[Mapping[str, Any]], osds: Sequence[int]) -> dict[str, Any]:
-    """Groups of each of the OSDs that a pool is meant for, and max/mean; every copy counts.
-
-    `groups`: entries of `pg dump` with "up".
-    """
-    count = Counter(int(osd) for group in groups for osd in group["up"])
-    return {
-        "pgs_per_osd": [count[osd] for osd in osds],
-        "max_over_mean": max(count.values(), default=0) * len(osds) / (sum(count.values()) or 1),
-    }
+def evenness(groups: Iterable[Group], osds: Sequence[int]) -> Placement:
+    """Groups of each of the OSDs that a pool is meant for, and max/mean; every copy counts."""
+    count = Counter(osd for group in groups for osd in group.up)
+    return Placement(
+        pgs_per_osd=tuple(count[osd] for osd in osds),
+        max_over_mean=max(count.values(), default=0) * len(osds) / (sum(count.values()) or 1),
+    )
 
 
 def wait_for_stats(cluster: Cluster, osds: Iterable[int], deadline: float) -> None:
@@ -98,27 +106,33 @@ def wait_for_stats(cluster: Cluster, osds: Iterable[int], deadline: float) -> No
             time.sleep(0.02)
 
 
-def groups_of(cluster: Cluster, pool: str) -> list[dict[str, Any]]:
+def groups_of(cluster: Cluster, pool: str) -> list[Group]:
     """Placement groups of a pool, as the manager knows them."""
-    answer = cluster.mgr("pg ls-by-pool", poolstr=pool)
-    return list(answer["pg_stats"] if isinstance(answer, dict) else answer)
+    return groups_in(cluster.mgr("pg ls-by-pool", poolstr=pool))
 
 
-def where(cluster: Cluster, pool: str, expected: Iterable[int] = ()) -> dict[str, Any]:
+def groups_in(answer: Any) -> list[Group]:
+    """Those that an answer of the manager lists."""
+    stats = answer["pg_stats"] if isinstance(answer, dict) else answer
+    return [Group(str(pg["pgid"]), str(pg["state"]), tuple(map(int, pg["up"]))) for pg in stats]
+
+
+def where(cluster: Cluster, pool: str, expected: Iterable[int] = ()) -> Placement:
     """Hosts, OSDs and machines that a pool lies on, and how evenly.
 
     `expected`: OSDs that it is meant for, if that is known: one without any group counts.
     """
     groups = groups_of(cluster, pool)
-    osds = sorted({*expected, *(int(osd) for group in groups for osd in group["up"])})
+    osds = sorted({*expected, *(osd for group in groups for osd in group.up)})
     tree = cluster.mon("osd tree")["nodes"]
     hosts = [node for node in tree if node["type"] == "host" and set(node["children"]) & {*osds}]
     machines = {
         str(entry["hostname"]) for entry in cluster.mon("osd metadata") if entry["id"] in osds
     }
-    return {
-        "hosts": sorted({str(host["name"]) for host in hosts}),
-        "osds": osds,
-        "machines": sorted(machines),
-        **evenness(groups, osds),
-    }
+    return replace(
+        evenness(groups, osds),
+        hosts=tuple(sorted({str(host["name"]) for host in hosts})),
+        osds=tuple(osds),
+        machines=tuple(sorted(machines)),
+        keys=(),
+    )

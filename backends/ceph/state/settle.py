@@ -9,7 +9,6 @@ their objects are gone; removed pools are on the OSDs until their placement grou
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from fsmatrix.backends.base import Settled
@@ -17,6 +16,7 @@ from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.bindings.login import TIMEOUT, Login
 from fsmatrix.backends.ceph.state import facts, health
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.evidence.values import Json, JsonObject, mapping
 
 PAUSE = 0.05  # seconds between two looks, growing
 LONGEST_PAUSE = 1.0
@@ -45,10 +45,10 @@ def settle(login: Login, timeout: float, filesystem: str | None = None) -> Settl
         return Settled(False, time.monotonic() - began, {"waiting_for": str(error)})
 
 
-def look(cluster: Cluster, filesystem: str | None) -> dict[str, Any]:
+def look(cluster: Cluster, filesystem: str | None) -> dict[str, Json]:
     """One look: states of placement groups, their removal, the purge queue."""
     status = cluster.mon("status")
-    state: dict[str, Any] = {
+    state: dict[str, Json] = {
         "placement_groups": health.states(status["pgmap"]),
         "osds_down": status["osdmap"]["num_in_osds"] - status["osdmap"]["num_up_osds"],
     }
@@ -58,11 +58,12 @@ def look(cluster: Cluster, filesystem: str | None) -> dict[str, Any]:
     return state
 
 
-def is_quiet(state: Mapping[str, Any]) -> bool:
+def is_quiet(state: JsonObject) -> bool:
     """Whether nothing that is known of goes on."""
-    groups = all(set(name.split("+")) <= _QUIET_STATES for name in state["placement_groups"])
+    groups = mapping(state, "placement_groups")
+    quiet = all(set(name.split("+")) <= _QUIET_STATES for name in groups)
     waiting = [state.get(name, 0) for name in ("osds_down", "groups_being_removed", "purge_queue")]
-    return groups and not any(isinstance(number, int) and number for number in waiting)
+    return quiet and not any(isinstance(number, int) and number for number in waiting)
 
 
 def _known(ask: Any) -> int | str:

@@ -9,11 +9,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.evidence.values import Json, JsonObject
 
 MAKING = 60.0  # seconds; a machine whose engines poll on all cores took 16 to answer
 REMOVAL = 600.0  # of a directory with all in it
@@ -39,7 +38,7 @@ class Folders:
 
     def _ask(self, do: str, path: str, seconds: float) -> None:
         what = f"{do} {path} in container {self.container} of pool {self.pool}"
-        request: dict[str, Any] = {**asdict(self), "do": do, "path": path, "parent": os.getpid()}
+        request: dict[str, Json] = {**asdict(self), "do": do, "path": path, "parent": os.getpid()}
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", "fsmatrix.backends.daos.bindings.child"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -63,7 +62,7 @@ class Folders:
             raise BackendError(f"{what}: {answer['error']}")
 
 
-def _answer(text: bytes) -> Mapping[str, Any] | None:
+def _answer(text: bytes) -> JsonObject | None:
     for line in reversed(text.splitlines()):
         try:
             data = json.loads(line)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fsmatrix.backends.daos.tools.tool import NAME
+from fsmatrix.results.evidence.values import Level
 from fsmatrix.results.units import PositiveSize
 
 FILE = re.compile(r"|/[^\0\n,]*")
@@ -63,7 +62,7 @@ class DaosLevelOptions(BaseModel):
             raise ValueError(f"{', '.join(beside)}: the named pools exist already")
         return self
 
-    def prepared(self, level: Mapping[str, Any]) -> DaosPreparedPool | None:
+    def prepared(self, level: Level) -> DaosPreparedPool | None:
         """The pool that was named for a level; None if none was, or several were."""
         wanted = level.get("storage_nodes")
         fitting = [pool for pool in self.pools if pool.storage_nodes == wanted]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos.levels.classes import Shape
@@ -21,9 +20,10 @@ from fsmatrix.backends.daos.tools.dmg import Control
 from fsmatrix.backends.drawing import drawn
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.owned_dirs import PREFIX
+from fsmatrix.results.evidence.target import Placement
+from fsmatrix.results.evidence.values import Json, JsonObject, Level, positive
 
 ENTRY = "daos-pool"  # kind of journal entry
-Wanted = Mapping[str, Any]  # cluster factor -> level
 Servers = Mapping[str, list[int]]  # failure domain of a server -> ranks of its engines
 
 
@@ -49,10 +49,10 @@ class Levels:
         return Control(self.options.control, self.client.deadline)
 
     # -- before anything is made ------------------------------------------------------------
-    def refusal(self, level: Wanted) -> str:
+    def refusal(self, level: Level) -> str:
         """Why this level cannot be (empty: it can)."""
         nodes = level.get("storage_nodes", 1)
-        if not isinstance(nodes, int) or isinstance(nodes, bool) or nodes < 1:
+        if positive(nodes) is None:
             return f"storage_nodes={nodes}: a level is a number of servers, 1 or more"
         try:
             if self.options.pools:
@@ -65,7 +65,7 @@ class Levels:
             return ""
         return f"{number} servers are needed, and {len(servers)} have engines that joined"
 
-    def _prepared_refusal(self, level: Wanted) -> str:
+    def _prepared_refusal(self, level: Level) -> str:
         prepared = self.options.prepared(level)
         if prepared is None:
             wanted = level.get("storage_nodes", "no level")
@@ -86,7 +86,7 @@ class Levels:
             "options.levels.consent: true agrees"
         )
 
-    def commands(self, level: Wanted, draw: str, label: str) -> list[str]:
+    def commands(self, level: Level, draw: str, label: str) -> list[str]:
         """What making and destroying this level would tell the system, as one would type it."""
         if self.options.pools:
             return []
@@ -94,7 +94,7 @@ class Levels:
         words = (dmg.creation(label, _ranks(servers), self._size(servers)), dmg.destruction(label))
         return [" ".join((dmg.TOOL, *line)) for line in words]
 
-    def shape(self, level: Wanted) -> Shape:
+    def shape(self, level: Level) -> Shape:
         """What the pool of a level lies on, whichever servers are drawn for it."""
         prepared = self.options.prepared(level)
         if prepared is not None:
@@ -105,11 +105,11 @@ class Levels:
         fewest = sorted(len(ranks) for ranks in servers.values())[:number]
         return Shape(number, sum(fewest), None)
 
-    def _number(self, level: Wanted, servers: Servers) -> int:
-        wanted = level.get("storage_nodes", self.options.storage_nodes or max(1, len(servers)))
-        return int(wanted)
+    def _number(self, level: Level, servers: Servers) -> int:
+        given = positive(level.get("storage_nodes"))
+        return given or self.options.storage_nodes or max(1, len(servers))
 
-    def _drawn(self, level: Wanted, draw: str) -> Servers:
+    def _drawn(self, level: Level, draw: str) -> Servers:
         servers = servers_of(self.control.members())
         return {name: servers[name] for name in drawn(servers, self._number(level, servers), draw)}
 
@@ -118,7 +118,7 @@ class Levels:
         return int(self.options.size_per_node * len(servers))
 
     # -- making -----------------------------------------------------------------------------
-    def make(self, level: Wanted, context: ProvisionContext) -> dict[str, Any]:
+    def make(self, level: Level, context: ProvisionContext) -> dict[str, Json]:
         """Make it, journalled; facts of it, with "pool".  BackendError if impossible.
 
         After a failure the journal entry stays, since the servers may have made it all the same.
@@ -132,7 +132,7 @@ class Levels:
         label = context.new_name()
         servers = self._drawn(level, context.draw)
         ranks, size = _ranks(servers), self._size(servers)
-        facts: dict[str, Any] = {"name": label, "path": label, "control": self.options.control}
+        facts: dict[str, Json] = {"name": label, "path": label, "control": self.options.control}
         facts["deadline"] = self.client.deadline
         entry = context.journal.begin(ENTRY, target=context.target, **facts)
         context.progress(" ".join(dmg.creation(label, ranks, size)))
@@ -148,7 +148,9 @@ class Levels:
             "pool": label,
             "made": True,
             "uuid": pool.uuid,
-            "placement": {"hosts": sorted(servers), "ranks": pool.tgt_ranks},
+            "placement": Placement(
+                hosts=tuple(sorted(servers)), ranks=tuple(pool.tgt_ranks)
+            ).document(),
             "tier_bytes_per_rank": pool.tier_bytes,
         }
 
@@ -157,7 +159,7 @@ def _ranks(servers: Servers) -> list[int]:
     return sorted(rank for of_server in servers.values() for rank in of_server)
 
 
-def release(made: Mapping[str, Any], context: ProvisionContext) -> None:
+def release(made: JsonObject, context: ProvisionContext) -> None:
     """Destroy a pool that `make` made; a prepared pool stays."""
     if made["made"]:
         destroy_recorded(made)
@@ -172,7 +174,7 @@ def finish(context: ProvisionContext) -> None:
             context.journal.end(entry)
 
 
-def destroy_recorded(facts: Mapping[str, Any]) -> bool:
+def destroy_recorded(facts: JsonObject) -> bool:
     """Destroy the pool that a journal entry tells of; False if there is none.
 
     BackendError, with nothing done, if another pool is called so than the one with the recorded

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access
@@ -32,6 +31,7 @@ from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import Mount, mounted_at
 from fsmatrix.backends.system.removal import remove_tree
 from fsmatrix.results.evidence.evidence import Interception
+from fsmatrix.results.evidence.values import JsonObject, mapping, text
 
 MEMORY = 20.0  # seconds: names and attributes are remembered for up to 5 s, and servers are slow
 
@@ -44,7 +44,7 @@ class DfuseNode(ClientMount, OnDaos):
     asks_servers = True
 
     @classmethod
-    def argv(cls, details: Mapping[str, Any]) -> list[str]:
+    def argv(cls, details: JsonObject) -> list[str]:
         """As of `program`."""
         return program.argv(details)
 
@@ -54,7 +54,7 @@ class DfuseNode(ClientMount, OnDaos):
         program.start(argv, point)
 
     @classmethod
-    def is_ours(cls, mount: Mount, details: Mapping[str, Any]) -> bool:
+    def is_ours(cls, mount: Mount, details: JsonObject) -> bool:
         """All DFUSE mounts have the same type and source."""
         del details
         return program.is_dfuse(mount)
@@ -74,13 +74,15 @@ class DfuseNode(ClientMount, OnDaos):
         except ToolError as error:
             raise BackendError(f"{socket.gethostname()}: {error}") from error
         if details["own"]:
-            (Path(details["point"]) / owned_dirs.DATA).mkdir(exist_ok=True)
+            (Path(text(details, "point")) / owned_dirs.DATA).mkdir(exist_ok=True)
         return None
 
     @classmethod
     def revive(cls, access: Access) -> None:
         """As usual; a mount that is found must answer too."""
-        if "tree" in access.details and (trouble := cls.trouble(Path(access.details["tree"]))):
+        if "tree" in access.details and (
+            trouble := cls.trouble(Path(text(access.details, "tree")))
+        ):
             raise BackendError(trouble)
         super().revive(access)
 
@@ -126,12 +128,12 @@ class DfuseNode(ClientMount, OnDaos):
     @classmethod
     def environment(cls, access: Access) -> dict[str, str]:
         """LD_PRELOAD with the library that goes around the kernel, if there is one."""
-        return interception.environment(access.details["interception"], access.preloaded)
+        return interception.environment(text(access.details, "interception"), access.preloaded)
 
     @classmethod
     def intercepted(cls, access: Access, texts: Iterable[str]) -> Interception | None:
         """What the library says that it took over."""
-        kind = access.details["interception"]
+        kind = text(access.details, "interception")
         return None if kind == interception.NONE else interception.counted(kind, texts)
 
     @classmethod
@@ -140,7 +142,7 @@ class DfuseNode(ClientMount, OnDaos):
         servers = super().workers(access)
         if "point" in access.details:
             return servers + fuse.processes(program.argv(access.details))
-        return servers + list(program.servers_of(access.details["found"]))
+        return servers + list(program.servers_of(text(access.details, "found")))
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
@@ -162,9 +164,9 @@ class DfuseNode(ClientMount, OnDaos):
         """The mount has died or hangs; what is wrong with the pool."""
         details = access.details
         if "tree" in details:
-            trouble = fuse.trouble(Path(details["tree"]), servers=True)
+            trouble = fuse.trouble(Path(text(details, "tree")), servers=True)
             return [trouble] if trouble else []
-        point = Path(details["point"])
+        point = Path(text(details, "point"))
         if mounted_at(point) is None:
             trouble = f"nothing is mounted at {point}"
         else:
@@ -178,23 +180,23 @@ def _require_library(access: Access) -> None:
         raise BackendError(f"{socket.gethostname()}: interception: {reason}")
 
 
-def _require_tree(details: Mapping[str, Any]) -> None:
-    folder = Path(details["tree"])
+def _require_tree(details: JsonObject) -> None:
+    folder = Path(text(details, "tree"))
     if trouble := fuse.trouble(folder, servers=True):
         raise BackendError(f"{socket.gethostname()}: {trouble}")
     require_marker(folder, details, "container")
 
 
-def _pointless(details: Mapping[str, Any], state: str) -> bool:
+def _pointless(details: JsonObject, state: str) -> bool:
     """Whether the state does not exist, or cannot be shown, as the mount is used."""
     around = bool(details["interception"] != interception.NONE)
     if state == "warm":
         return around or details["caching"] == "disabled"
-    direct = details["attributes"].get(DIRECT_IO_OFF) != "on"
+    direct = mapping(details, "attributes").get(DIRECT_IO_OFF) != "on"
     return state == "bypass" and not (around or direct)
 
 
-def _around(details: Mapping[str, Any]) -> dict[str, str]:
+def _around(details: JsonObject) -> dict[str, str]:
     """What else the evidence says of reads that do not come from the kernel, or may."""
     kind = details["interception"]
     if kind != interception.NONE:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.local.mounts import fuse, mounting
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount, mounted_at, mounts
+from fsmatrix.results.evidence.values import JsonObject, text, texts
 
 PROGRAM = "dfuse"
 FSTYPES = frozenset({"fuse.daos", "fuse.dfuse"})
@@ -35,16 +35,16 @@ def version() -> str:
     return tools.version(PROGRAM, "--version")
 
 
-def argv(details: Mapping[str, Any]) -> list[str]:
+def argv(details: JsonObject) -> list[str]:
     """In the foreground: its pid is known from the beginning.  All words are known to 2.0."""
-    system = details["system"]
+    system = text(details, "system")
     return [
         *(tools.find(PROGRAM) or PROGRAM, "--foreground"),
         f"--mountpoint={details['point']}",
         f"--pool={details['pool']}",
         f"--container={details['container']}",
         *([f"--sys-name={system}"] if system else []),
-        *details["flags"],
+        *texts(details, "flags"),
     ]
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import csv
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from fsmatrix.backends.daos.state.facts import AtAttachment
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
+from fsmatrix.results.evidence.values import JsonObject
 
 TOOL = "daos_metrics"
 MOST_ENGINES = 8
@@ -32,13 +33,14 @@ _SUMS = {
 _resting: dict[str, float] = {}  # UUID of a pool -> until when
 
 
-def counters(details: Mapping[str, Any]) -> dict[str, float]:
+def counters(details: JsonObject) -> dict[str, float]:
     """Of the engines of an access's pool, all of which are here.
 
     Nothing while a step is sampled (outside the main thread): a look starts a program.  What
     cannot be told is absent.
     """
-    pool, engines = str(details["pool_uuid"]), int(details["engines"])
+    attached = AtAttachment.of(details)
+    pool, engines = attached.pool_uuid, attached.engines
     if threading.current_thread() is not threading.main_thread() or engines > MOST_ENGINES:
         return {}
     if time.monotonic() < _resting.get(pool, 0.0) or tools.find(TOOL) is None:

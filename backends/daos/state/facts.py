@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Self
 
 from fsmatrix.backends.base import Space
 from fsmatrix.backends.daos.levels.classes import Shape
 from fsmatrix.backends.daos.tools.answers import Container, Pool, System
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.evidence.stored import Stored, read
+from fsmatrix.results.evidence.values import Json, JsonObject
 
 # of a container; owner, group and access list stay private
 PROPERTIES = frozenset(
@@ -23,20 +25,45 @@ PROPERTIES = frozenset(
 _HOST = re.compile(r"://(?:\[([^\]]+)\]|([^:/\[\]]+))")
 
 
-def pool_facts(pool: Pool) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class AtAttachment(Stored):
+    """A pool when it was attached: in the details of accesses."""
+
+    pool_uuid: str
+    pool_version: int  # of its map: changes with its targets
+    engines: int
+    free: int | None  # bytes
+
+    @classmethod
+    def of(cls, details: JsonObject) -> Self:
+        """As it was told then; StoredError if the details do not hold it."""
+        return read(cls, details, "details")
+
+
+def at_attachment(pool: Pool) -> AtAttachment:
+    """A pool that is attached now."""
+    return AtAttachment(
+        pool_uuid=pool.uuid,
+        pool_version=pool.version,
+        engines=pool.total_engines,
+        free=free(pool).bytes,
+    )
+
+
+def pool_facts(pool: Pool) -> dict[str, Json]:
     """State, size and space of a pool, bytes by tier."""
     facts = pool.model_dump(exclude={"tier_stats"}, exclude_none=True)
     return facts | {"tiers": {tier.media_type: tier.sizes for tier in pool.tiers}}
 
 
-def container_facts(container: Container | None) -> dict[str, Any]:
+def container_facts(container: Container | None) -> dict[str, Json]:
     """Layout and object classes of a container; BackendError if it is not there."""
     if container is None:
         raise BackendError("the container does not exist")
     return container.model_dump()
 
 
-def known_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+def known_properties(properties: JsonObject) -> dict[str, Json]:
     """Those of a container's properties that are recorded."""
     return {name: value for name, value in properties.items() if name in PROPERTIES}
 

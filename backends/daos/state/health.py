@@ -8,12 +8,12 @@ a rebuild follows) raises its version, and that is compared with the version at 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from fsmatrix.backends.daos.containers import Place
+from fsmatrix.backends.daos.state.facts import AtAttachment
 from fsmatrix.backends.daos.tools.answers import Pool
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.evidence.values import JsonObject
 
 LONGEST = 25.0  # seconds for a look; the conductor waits 30
 QUIET = frozenset({"idle", "done"})  # states of a rebuild
@@ -41,7 +41,7 @@ def ailments(pool: Pool) -> list[str]:
     return sentences
 
 
-def health(details: Mapping[str, Any]) -> list[str]:
+def health(details: JsonObject) -> list[str]:
     """What is wrong with the pool and container of an access, or was since its attachment."""
     place, began = Place.of(details), time.monotonic()
     try:
@@ -51,9 +51,10 @@ def health(details: Mapping[str, Any]) -> list[str]:
     except BackendError as error:
         return [str(error)]
     sentences = ailments(pool)
-    if pool.version != details["pool_version"]:
+    before = AtAttachment.of(details).pool_version
+    if pool.version != before:
         sentences.append(
             "since it was attached, targets of the pool were excluded or came back (the pool map's "
-            f"version was {details['pool_version']} and is {pool.version})"
+            f"version was {before} and is {pool.version})"
         )
     return [*sentences, gone] if gone else sentences

@@ -9,8 +9,7 @@ leaves comes back in the next one: before anything is attached the wait is for t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from fsmatrix.backends.base import Settled
 from fsmatrix.backends.daos.containers import Place
@@ -18,6 +17,7 @@ from fsmatrix.backends.daos.state import facts, health
 from fsmatrix.backends.daos.tools.answers import Pool
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.evidence.values import JsonObject
 
 PAUSE = 0.5  # seconds between two looks
 LATE = 40.0  # seconds without growth after which no more space is expected: 35 were seen
@@ -49,9 +49,10 @@ def returned(client: Client, label: str, progress: Callable[[str], None]) -> Poo
     return pool
 
 
-def settle(details: Mapping[str, Any], timeout: float) -> Settled:
+def settle(details: JsonObject, timeout: float) -> Settled:
     """Wait at most about `timeout` seconds, and for one answer of the tool."""
     place, began = Place.of(details), time.monotonic()
+    at_attachment = facts.AtAttachment.of(details).free
     least, grown = None, began  # free space that was seen last, and when it had grown
     while True:
         try:
@@ -61,10 +62,10 @@ def settle(details: Mapping[str, Any], timeout: float) -> Settled:
         now, free = time.monotonic(), facts.free(pool).bytes
         growing = least is not None and free is not None and free > least
         grown = now if growing else grown
-        scarce = is_scarce(free, details["free"])
+        scarce = is_scarce(free, at_attachment)
         rebuilding = health.rebuilding(pool)
         quiet = not rebuilding and not growing and now - grown >= (LATE if scarce else 0.0)
-        state = {
+        state: JsonObject = {
             "rebuild": pool.rebuild.state if pool.rebuild else "not known",
             "free": {tier.media_type: tier.free for tier in pool.tiers},
             "free_grows": growing,

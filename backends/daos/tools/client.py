@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -10,6 +9,7 @@ from fsmatrix.backends.daos.tools import agent, tool
 from fsmatrix.backends.daos.tools.answers import Container, Listed, Pool, Property, System, Version
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
+from fsmatrix.results.evidence.values import Json, JsonObject, text
 
 TOOL = "daos"
 MISSING = f"no `{TOOL}` tool on PATH: install the DAOS client and start daos_agent"
@@ -34,12 +34,12 @@ class Client:
     deadline: float = tool.DEADLINE
 
     @classmethod
-    def of(cls, details: Mapping[str, Any]) -> Self:
+    def of(cls, details: JsonObject) -> Self:
         """Of an access's details, or of a journal entry's facts."""
-        return cls(str(details["system"]), float(details["deadline"]))
+        return cls(text(details, "system"), tool.recorded_deadline(details))
 
     @property
-    def details(self) -> dict[str, Any]:
+    def details(self) -> dict[str, str | float]:
         """What `of` reads."""
         return {"system": self.system, "deadline": self.deadline}
 
@@ -72,7 +72,7 @@ class Client:
                 return None
             raise
 
-    def properties(self, pool: str, container: str) -> dict[str, Any]:
+    def properties(self, pool: str, container: str) -> dict[str, Json]:
         """Properties of a container by name."""
         lines = self._read(list[Property], "container", "get-prop", pool, container)
         return {item.name: item.value for item in lines}

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from fsmatrix.backends.errors import BackendError, NoAnswer, ToolError
 from fsmatrix.backends.system import tools
+from fsmatrix.results.evidence.values import Json, JsonObject
 
 DEADLINE = 60.0  # seconds for each call: engines that poll on the client's cores make it slow
 EXIST, NONEXIST, BUSY = -1004, -1005, -1012  # DER_EXIST, DER_NONEXIST, DER_BUSY
@@ -37,12 +39,21 @@ _OBJECT = re.compile(r"^\{", re.MULTILINE)
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a tool printed."""
+
+    response: Any
+    error: Json
+    status: int  # 0, or a DER_* number
+
+
 def is_name(text: str) -> bool:
     """Whether it may be the label or UUID of a pool or container."""
     return re.fullmatch(NAME[1:-1], text) is not None
 
 
-def recorded_deadline(facts: Mapping[str, Any]) -> float:
+def recorded_deadline(facts: JsonObject) -> float:
     """Of a journal entry; entries of older releases have none.  BackendError if it is none."""
     deadline = facts.get("deadline", DEADLINE)
     if not isinstance(deadline, int | float) or not 0 < deadline < float("inf"):
@@ -75,14 +86,14 @@ def ask(argv: Sequence[str], deadline: float) -> Any:
         ) from error
     answer = _answer_in(ran.stdout)
     if answer is None:
-        status = f"exit status {ran.returncode}: {ran.complaint[:_SHOWN]}"
-        raise ToolError(f"{called} gave no readable answer ({status})")
-    status = answer["status"]
-    if answer["error"] is not None or status != 0 or ran.returncode != 0:
-        reason = answer["error"] or ran.complaint[:_SHOWN]
+        ended = f"exit status {ran.returncode}: {ran.complaint[:_SHOWN]}"
+        raise ToolError(f"{called} gave no readable answer ({ended})")
+    status = answer.status
+    if answer.error is not None or status != 0 or ran.returncode != 0:
+        reason = answer.error or ran.complaint[:_SHOWN]
         meaning = f" ({MEANINGS[status]})" if status in MEANINGS else ""
         raise DaosError(f"{called} failed: {reason}{meaning}", status)
-    return answer["response"]
+    return answer.response
 
 
 def read(kind: type[T], argv: Sequence[str], deadline: float) -> T:
@@ -96,7 +107,7 @@ def read(kind: type[T], argv: Sequence[str], deadline: float) -> T:
         raise ToolError(f"{' '.join(argv)}: {place} is not understood: {first['msg']}") from error
 
 
-def _answer_in(text: str) -> dict[str, Any] | None:
+def _answer_in(text: str) -> Answer | None:
     """The tool's object among other lines; None if there is no whole one."""
     decoder = json.JSONDecoder()
     for begin in _OBJECT.finditer(text):
@@ -105,5 +116,5 @@ def _answer_in(text: str) -> dict[str, Any] | None:
         except (ValueError, RecursionError):
             continue
         if {"response", "error", "status"} <= value.keys() and type(value["status"]) is int:
-            return dict(value)
+            return Answer(value["response"], value["error"], value["status"])
     return None

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathsAccess, expect
@@ -34,6 +34,8 @@ from fsmatrix.backends.local.devices.options import DevicesOptions
 from fsmatrix.backends.system import devices
 from fsmatrix.backends.system.removal import remove_tree
 from fsmatrix.results.evidence.deployment import NONE, Deployment
+from fsmatrix.results.evidence.target import EmulatedDevices
+from fsmatrix.results.evidence.values import Json, JsonObject, Level, positive
 
 FACTOR = "ssds_per_hba"
 
@@ -75,25 +77,24 @@ class Devices(Backend):
         """No room for the image there, or no direct I/O."""
         return images.folder_refusal(folder, size, direct=True) if self.keeps() else ""
 
-    def level_refusal(self, level: Mapping[str, Any]) -> str:
+    def level_refusal(self, level: Level) -> str:
         """More devices than there are."""
-        count, number = self._chosen.count, level.get(FACTOR, self._chosen.count)
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            return f"{FACTOR}: {number!r} is no number of devices"
-        if number > count:
-            return f"{FACTOR}: {number} devices are asked for, and there are {count}"
+        if positive(level.get(FACTOR, 1)) is None:
+            return f"{FACTOR}: {level[FACTOR]!r} is no number of devices"
+        if (number := self.places(level)) > self._chosen.count:
+            return f"{FACTOR}: {number} devices are asked for, and there are {self._chosen.count}"
         return ""
 
-    def places(self, level: Mapping[str, Any]) -> int:
+    def places(self, level: Level) -> int:
         """The devices that take part."""
-        return int(level.get(FACTOR, self._chosen.count))
+        return positive(level.get(FACTOR)) or self._chosen.count
 
-    def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
+    def realised(self, level: Level) -> dict[str, str]:
         """Emulated, if the devices are."""
         del level
         return {FACTOR: "emulated"} if self._chosen.emulated else {}
 
-    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> PathsAccess:
+    def provision(self, level: Level, context: ProvisionContext) -> PathsAccess:
         """Draw the devices of the level, and make a place on each."""
         if reason := self.level_refusal(level) or self.refusal():
             raise BackendError(reason)
@@ -101,12 +102,12 @@ class Devices(Backend):
         names = [f"{number:0{width}}" for number in range(self._chosen.count)]
         numbers = [int(name) for name in drawn(names, self.places(level), context.draw)]
         if self._chosen.emulated:
-            details = emulated.make(self._chosen.emulated, numbers, context)
+            details: JsonObject = emulated.make(self._chosen.emulated, numbers, context)
             paths = tuple(part.path for part in Adapter.of(details).parts)
         else:
             details = directories.make(self._chosen, numbers, context)
             paths = directories.paths(details)
-        return PathsAccess(self.name, context.target, details | {"numbers": numbers}, paths)
+        return PathsAccess(self.name, context.target, {**details, "numbers": numbers}, paths)
 
     def release(self, access: Access, context: ProvisionContext) -> None:
         """Unmount and detach emulated devices, or remove our directories."""
@@ -119,28 +120,31 @@ class Devices(Backend):
         """Remove the image."""
         images.remove_own(context)
 
-    def describe(self, access: Access) -> dict[str, Any]:
+    def describe(self, access: Access) -> dict[str, Json]:
         """Facts of the first file system, sums over all, and each device with its limits."""
         paths = _paths(access)
-        each = [provenance.filesystem_facts(path) for path in paths]
-        facts = each[0] | {
-            "devices": [device for own in each for device in own["devices"]],
-            "mount_points": [own["mount_point"] for own in each],
-            "device_numbers": list(access.details["numbers"]),
+        each = [provenance.filesystem(path) for path in paths]
+        together = replace(
+            each[0],
+            capacity=_sum(own.capacity for own in each),
+            free=_sum(own.free for own in each),
+            inodes=_sum(own.inodes for own in each),
+            inodes_free=_sum(own.inodes_free for own in each),
+            devices=tuple(device for own in each for device in own.devices),
+        )
+        facts: dict[str, Json] = together.document() | {
+            "mount_points": [own.mount_point for own in each],
+            "device_numbers": access.details["numbers"],
             "managed": "emulated" in access.details,
         }
-        for name in ("capacity", "free", "inodes", "inodes_free"):
-            values = [own[name] for own in each]
-            facts[name] = None if None in values else sum(values)
         if "emulated" in access.details:
             adapter = Adapter.of(access.details)
-            facts["emulated"] = {
-                "adapter_limits": dict(adapter.adapter_limits),
-                "device_limits": dict(adapter.device_limits),
-            }
+            facts["emulated"] = EmulatedDevices(
+                adapter_limits=adapter.adapter_limits, device_limits=adapter.device_limits
+            ).document()
         return facts
 
-    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+    def deployment(self, described: JsonObject) -> Deployment:
         """On devices of this machine, with nothing between them."""
         own = Deployment(redundancy=NONE, failure_domain=NONE)
         attached = "devices" in described  # before: the level alone
@@ -218,7 +222,8 @@ class Devices(Backend):
         paths, counters = _paths(access), dict[str, float]()
         numbers = [devices.devices_below(path) for path in paths]
         counters |= provenance.device_counters({n for several in numbers for n in several})
-        for number, below in zip(access.details["numbers"], numbers, strict=True):
+        own_numbers = cast(Sequence[int], access.details["numbers"])
+        for number, below in zip(own_numbers, numbers, strict=True):
             if (stat := devices.total(below)) is not None:
                 counters[f"device_{number}_read_bytes"] = stat.read_bytes
                 counters[f"device_{number}_written_bytes"] = stat.written_bytes
@@ -257,15 +262,21 @@ def _troubles(access: Access) -> list[str]:
     return directories.troubles(access.details)
 
 
+def _sum(values: Iterable[int | None]) -> int | None:
+    """None where one is not known."""
+    known = list(values)
+    return sum(v for v in known if v is not None) if None not in known else None
+
+
 def _together(evidence: Sequence[Evidence]) -> Evidence:
     """The state that all reached, and sums of what was counted."""
     states = {own.state for own in evidence}
-    facts: dict[str, Any] = {}
+    facts: dict[str, Json] = {}
     for own in evidence:
         for name, value in own.facts.items():
             before = facts.get(name)
-            both = isinstance(value, int | float) and not isinstance(value, bool)
-            adds = both and isinstance(before, int | float) and not isinstance(before, bool)
-            facts[name] = before + value if adds else value
+            if bool not in (type(before), type(value)) and isinstance(value, int | float):
+                value = before + value if isinstance(before, int | float) else value
+            facts[name] = value
     state = states.pop() if len(states) == 1 else "unknown"
     return Evidence(state, evidence[0].method, facts)

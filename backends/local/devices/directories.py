@@ -6,7 +6,6 @@ import socket
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.base import ProvisionContext, Space
 from fsmatrix.backends.errors import BackendError
@@ -17,6 +16,7 @@ from fsmatrix.backends.local.devices.attempts import attempt
 from fsmatrix.backends.local.devices.options import DevicesOptions
 from fsmatrix.backends.local.directory import Directory, DirectoryOptions, expand
 from fsmatrix.backends.system.mounts import mount_of
+from fsmatrix.results.evidence.values import JsonObject, text, texts
 
 
 def refusal(options: DevicesOptions) -> str:
@@ -45,12 +45,10 @@ def _each(options: DevicesOptions, path: str) -> Directory:
     return Directory(DirectoryOptions(path=path, expect_fs=options.expect_fs))
 
 
-def make(
-    options: DevicesOptions, numbers: Sequence[int], context: ProvisionContext
-) -> dict[str, Any]:
+def make(options: DevicesOptions, numbers: Sequence[int], context: ProvisionContext) -> JsonObject:
     """A tree of ours in each of these; details of an access."""
     trees: list[str] = []
-    details = {"tag": context.tag, "host": socket.gethostname(), "trees": trees}
+    details: JsonObject = {"tag": context.tag, "host": socket.gethostname(), "trees": trees}
     try:
         for number in numbers:
             place = expand(options.paths[number]).resolve()
@@ -61,32 +59,32 @@ def make(
     return details
 
 
-def paths(details: Mapping[str, Any]) -> tuple[str, ...]:
+def paths(details: JsonObject) -> tuple[str, ...]:
     """Where runs work."""
-    return tuple(str(Path(folder) / owned_dirs.DATA) for folder in details["trees"])
+    return tuple(str(Path(folder) / owned_dirs.DATA) for folder in texts(details, "trees"))
 
 
-def release(details: Mapping[str, Any], journal: Journal) -> None:
+def release(details: JsonObject, journal: Journal) -> None:
     """Remove every tree that is there; BackendError that names those that are not."""
     attempt(
-        partial(owned_dirs.release_tree, Path(folder), details["tag"], journal)
-        for folder in details["trees"]
+        partial(owned_dirs.release_tree, Path(folder), text(details, "tag"), journal)
+        for folder in texts(details, "trees")
     )
 
 
-def look(details: Mapping[str, Any]) -> None:
+def look(details: JsonObject) -> None:
     """BackendError unless this kernel sees the very trees that the conductor made."""
-    for text in troubles(details):
-        if text:
-            raise BackendError(text)
+    for trouble in troubles(details):
+        if trouble:
+            raise BackendError(trouble)
 
 
-def troubles(details: Mapping[str, Any]) -> list[str]:
+def troubles(details: JsonObject) -> list[str]:
     """For each tree why it cannot be worked in (empty: it can)."""
-    return [_trouble(Path(folder), details) for folder in details["trees"]]
+    return [_trouble(Path(folder), details) for folder in texts(details, "trees")]
 
 
-def _trouble(folder: Path, details: Mapping[str, Any]) -> str:
+def _trouble(folder: Path, details: JsonObject) -> str:
     if tree.read_marker(folder) != details["tag"]:
         return (
             f"{folder}, made on host {details['host']}, is not seen on {socket.gethostname()}: is "

@@ -11,10 +11,10 @@ from __future__ import annotations
 import socket
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
@@ -23,20 +23,22 @@ from fsmatrix.backends.journal.owned_dirs import DATA
 from fsmatrix.backends.local import images, loop
 from fsmatrix.backends.local.devices import limits
 from fsmatrix.backends.local.devices.attempts import attempt
-from fsmatrix.backends.local.devices.cgroups import Limits
 from fsmatrix.backends.local.devices.options import EmulatedOptions, Rates
 from fsmatrix.backends.local.ext4 import Ext4
 from fsmatrix.backends.local.local import MKFS_DEADLINE, OWN_NEEDS, USABLE_SHARE, LocalBackend
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.xfs import Xfs
 from fsmatrix.backends.system import mounts, tools
+from fsmatrix.backends.system.cgroups.throttle import Limits
+from fsmatrix.results.evidence.stored import Stored, read
+from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.process import boot_id
 
 FILE_SYSTEMS: Mapping[str, type[LocalBackend]] = {"xfs": Xfs, "ext4": Ext4}
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(Stored):
     """One emulated device."""
 
     number: int  # among all of the target, from 0
@@ -55,8 +57,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Adapter:
-    """What was made for an attachment; JSON-able by `asdict`."""
+class Adapter(Stored):
+    """What was made for an attachment."""
 
     device: str  # /dev/loopN that all parts are of
     image: str
@@ -68,10 +70,9 @@ class Adapter:
     host: str
 
     @classmethod
-    def of(cls, details: Mapping[str, Any]) -> Self:
+    def of(cls, details: JsonObject) -> Self:
         """From the details of an access."""
-        data = dict(details["emulated"])
-        return cls(**{**data, "parts": tuple(Part(**part) for part in data["parts"])})
+        return read(cls, details["emulated"], "details.emulated")
 
 
 def refusal(options: EmulatedOptions) -> str:
@@ -87,7 +88,7 @@ def usable_bytes(options: EmulatedOptions) -> int:
 
 def make(
     options: EmulatedOptions, numbers: Sequence[int], context: ProvisionContext
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """Attach the image and these parts of it, and format them; details of an access."""
     context.state.mkdir(parents=True, exist_ok=True)
     image = images.image_for(context, options.count * options.size)
@@ -111,7 +112,7 @@ def make(
         boot_id=boot_id(),
         host=socket.gethostname(),
     )
-    return {"emulated": asdict(made)}
+    return {"emulated": made.document()}
 
 
 def _part(options: EmulatedOptions, adapter: str, number: int, context: ProvisionContext) -> Part:

@@ -15,9 +15,10 @@ from fsmatrix.backends.journal import proof
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.kinds import Kind, Stage
 from fsmatrix.backends.journal.proof import Facts, Ground, LeftAlone
-from fsmatrix.backends.local.devices import cgroups
-from fsmatrix.backends.local.devices.cgroups import Limits
 from fsmatrix.backends.system import devices, loopdev
+from fsmatrix.backends.system.cgroups import throttle
+from fsmatrix.backends.system.cgroups.throttle import Limits
+from fsmatrix.results.evidence.values import JsonObject
 
 KIND = "io-limit"
 _LOOP = re.compile(r"/dev/loop\d+")
@@ -26,7 +27,7 @@ _LOOP = re.compile(r"/dev/loop\d+")
 def refusal() -> str:
     """Why nothing can be limited in this process's cgroup (empty: it can)."""
     try:
-        cgroups.own(cgroups.controller())
+        throttle.own(throttle.hierarchy())
     except BackendError as error:
         return str(error)
     return ""
@@ -34,11 +35,11 @@ def refusal() -> str:
 
 def impose(device: str, limits: Limits, journal: Journal) -> None:
     """Limit what this process's cgroup does on a loop device; harmless if it is so already."""
-    folder = cgroups.own(cgroups.controller())
-    facts = {"device": device, "cgroup": str(folder), "limits": vars(limits)}
+    folder = throttle.own(throttle.hierarchy())
+    facts: JsonObject = {"device": device, "cgroup": str(folder), "limits": vars(limits)}
     if not journal.pending(KIND, **facts):
         journal.begin(KIND, **facts)
-    cgroups.limit(folder, devices.number_of(device), limits)
+    throttle.limit(folder, devices.number_of(device), limits)
 
 
 def lift(device: str, journal: Journal) -> None:
@@ -57,12 +58,12 @@ def undo(facts: Facts, same_boot: bool) -> str:
     if not same_boot or not folder.exists() or not Path(device).exists():
         return ""
     number = devices.number_of(device)
-    in_force = cgroups.limits_of(folder, number)
+    in_force = throttle.limits_of(folder, number)
     if in_force == Limits():
         return ""
     if vars(in_force) != facts["limits"]:
         raise LeftAlone(f"{device}: another limit than the recorded one is in force in {folder}")
-    cgroups.limit(folder, number, Limits())
+    throttle.limit(folder, number, Limits())
     return f"lifted the limit on {device}"
 
 
@@ -73,7 +74,7 @@ def prove(facts: Facts, ground: Ground) -> None:
         raise LeftAlone(f"{device} is no loop device: its limit stays")
     if not proof.our_loop(device, ground) and loopdev.backing(device) is not None:
         raise LeftAlone(f"{device}: nothing proves that it is ours: its limit stays")
-    root = cgroups.controller().root
+    root = throttle.hierarchy().root
     if not folder.is_relative_to(root) or folder.resolve() != folder:
         raise LeftAlone(f"{folder} is no cgroup below {root}: its limits stay")
 

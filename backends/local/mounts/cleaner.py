@@ -12,9 +12,8 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -22,6 +21,7 @@ from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.mounts import fuse
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.units import Duration
 
 GC = "gc"  # attribute of targets
@@ -84,13 +84,13 @@ class CleanerOptions(BaseModel):
         )
 
 
-def argv(details: Mapping[str, Any]) -> list[str]:
+def argv(details: JsonObject) -> list[str]:
     """The command; it inherits its configuration, so that no file of it can be left."""
     configuration = f"/proc/self/fd/{_CONFIGURATION}"
     return [PROGRAM, "-c", configuration, str(details["device"]), str(details["point"])]
 
 
-def start(details: Mapping[str, Any], journal: Journal) -> None:
+def start(details: JsonObject, journal: Journal) -> None:
     """Start it on the mount; harmless if it runs.  ToolError if it does not work."""
     words = argv(details)
     if fuse.processes(words):
@@ -131,7 +131,7 @@ def _works(pid: int) -> bool:
         return False
 
 
-def end(details: Mapping[str, Any], journal: Journal) -> None:
+def end(details: JsonObject, journal: Journal) -> None:
     """End it; harmless if there is none.  BackendError if it does not end."""
     words, store = argv(details), journal.identity.store
     for number in (signal.SIGTERM, signal.SIGKILL):

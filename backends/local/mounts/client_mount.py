@@ -11,9 +11,9 @@ import os
 import socket
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import Backend, CacheMethod, Evidence
@@ -22,6 +22,7 @@ from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.mounts import fuse, mounting
 from fsmatrix.backends.system.mounts import Mount, mounted_at
+from fsmatrix.results.evidence.values import Json, JsonObject, text
 
 
 class ClientMount(Backend):
@@ -35,7 +36,7 @@ class ClientMount(Backend):
     # -- what a subclass says ------------------------------------------------------------
     @classmethod
     @abstractmethod
-    def argv(cls, details: Mapping[str, Any]) -> list[str]:
+    def argv(cls, details: JsonObject) -> list[str]:
         """The command that mounts it."""
 
     @classmethod
@@ -45,7 +46,7 @@ class ClientMount(Backend):
 
     @classmethod
     @abstractmethod
-    def is_ours(cls, mount: Mount, details: Mapping[str, Any]) -> bool:
+    def is_ours(cls, mount: Mount, details: JsonObject) -> bool:
         """Whether it is the mount that `argv` makes."""
 
     @classmethod
@@ -54,12 +55,12 @@ class ClientMount(Backend):
         return argv
 
     @classmethod
-    def identity(cls, details: Mapping[str, Any]) -> dict[str, str]:
+    def identity(cls, details: JsonObject) -> dict[str, Json]:
         """What the mount is known by, beside `argv`, in the journal."""
         return {"path": str(details["point"])}
 
     @classmethod
-    def unclean(cls, details: Mapping[str, Any]) -> None:
+    def unclean(cls, details: JsonObject) -> None:
         """Its client ended without taking its leave of the servers."""
         del details
 
@@ -69,16 +70,16 @@ class ClientMount(Backend):
         """Drop what the kernel keeps of `files`, while it stays mounted."""
 
     @classmethod
-    def while_unmounted(cls, details: Mapping[str, Any]) -> dict[str, Any]:
+    def while_unmounted(cls, details: JsonObject) -> dict[str, Json]:
         """What else is done for a cold cache, and facts of it."""
         del details
         return {}
 
     # -- its life ------------------------------------------------------------------------
     @classmethod
-    def answers(cls, details: Mapping[str, Any]) -> bool:
+    def answers(cls, details: JsonObject) -> bool:
         """Whether our mount is there and its client answers."""
-        return bool(cls.present(details)) and not cls.trouble(Path(details["point"]))
+        return bool(cls.present(details)) and not cls.trouble(Path(text(details, "point")))
 
     @classmethod
     def trouble(cls, path: Path) -> str:
@@ -86,9 +87,9 @@ class ClientMount(Backend):
         return fuse.trouble(path, servers=cls.asks_servers)
 
     @classmethod
-    def present(cls, details: Mapping[str, Any]) -> Mount | None:
+    def present(cls, details: JsonObject) -> Mount | None:
         """The mount at our point; BackendError if something else is mounted there."""
-        mount = mounted_at(details["point"])
+        mount = mounted_at(text(details, "point"))
         if mount is not None and not cls.is_ours(mount, details):
             raise BackendError(
                 f"{details['point']}: {mount.source} is mounted there, not {cls.expected}"
@@ -96,9 +97,9 @@ class ClientMount(Backend):
         return mount
 
     @classmethod
-    def begin(cls, details: Mapping[str, Any], journal: Journal) -> None:
+    def begin(cls, details: JsonObject, journal: Journal) -> None:
         """Mount it, journalled, after what is left of an earlier one; ToolError if that fails."""
-        point = Path(details["point"])
+        point = Path(text(details, "point"))
         cls.take_down(details)
         mounting.make_point(point, journal)
         argv = cls.argv(details)
@@ -116,15 +117,15 @@ class ClientMount(Backend):
         """Unmount, and see the client end."""
         if "point" not in access.details:
             return
-        point = Path(access.details["point"])
+        point = Path(text(access.details, "point"))
         cls.take_down(access.details)
         journal.end_all(cls.entry, path=str(point))
         mounting.remove_made_point(point, journal)
 
     @classmethod
-    def take_down(cls, details: Mapping[str, Any], force: bool = True) -> None:
+    def take_down(cls, details: JsonObject, force: bool = True) -> None:
         """Unmount what is ours; BackendError if it is in use (with `force`: even after that)."""
-        point = Path(details["point"])
+        point = Path(text(details, "point"))
         cls.present(details)
         try:
             in_order = fuse.detach(point, cls.client_of(cls.argv(details)), force)
@@ -142,7 +143,7 @@ class ClientMount(Backend):
         details = access.details
         if "point" not in details:
             return
-        point = Path(details["point"])
+        point = Path(text(details, "point"))
         trouble = cls.trouble(point) if cls.present(details) else fuse.DIED
         if fuse.DIED in trouble:
             cls.take_down(details)
@@ -173,7 +174,7 @@ class ClientMount(Backend):
             facts = {**evidence.facts, "not_remounted": str(busy)}
             return Evidence(evidence.state, evidence.method, facts)
         beside = cls.while_unmounted(details)
-        cls.attach(cls.argv(details), Path(details["point"]))
+        cls.attach(cls.argv(details), Path(text(details, "point")))
         facts = {
             "client_cache": "dropped by remount",
             "metadata_caches": "dropped",
@@ -182,7 +183,7 @@ class ClientMount(Backend):
         return Evidence("cold", "remount", {**facts, **beside})
 
 
-def require_marker(folder: Path, details: Mapping[str, Any], what: str) -> None:
+def require_marker(folder: Path, details: JsonObject, what: str) -> None:
     """BackendError if this node does not see the directory that was made in a found mount.
 
     `what`: that has to be mounted here too, in the message.

@@ -139,90 +139,6 @@ static void player_dealloc(Player *self)
     Py_TYPE(self)->tp_free((PyObject *)self);
 }
 
-/* Everything about a chunk is checked before anything of it is done. */
-static bool check_ops(const struct fsm_player *player, const struct fsm_op *ops, size_t count,
-                      bool *paced)
-{
-    uint64_t times = 0;
-    for (size_t i = 0; i < count; i++) {
-        const struct fsm_op *op = &ops[i];
-        const char *wrong = NULL;
-        const bool data = op->kind == FSM_READ || op->kind == FSM_WRITE;
-        times |= op->time;
-        if (op->kind >= FSM_KINDS)
-            wrong = "an unknown kind";
-        else if (!(player->driver->kinds & FSM_BIT(op->kind)))
-            wrong = "a kind that the driver cannot do";
-        else if (op->file >= player->slots)
-            wrong = "a file beyond the slots";
-        else if (op->kind == FSM_RENAME && op->file2 >= player->slots)
-            wrong = "a file2 beyond the slots";
-        else if (data && op->size > player->max_op_bytes)
-            wrong = "a size above max_op_bytes";
-        else if (op->offset > (uint64_t)INT64_MAX - (1u << 30))
-            wrong = "an offset beyond 2**63";
-        else if (op->time > (uint64_t)INT64_MAX / 4)
-            wrong = "a time beyond 2**61";
-        if (wrong) {
-            PyErr_Format(PyExc_ValueError, "operation %zu (kind %u, file %u) has %s", i,
-                         (unsigned)op->kind, (unsigned)op->file, wrong);
-            return false;
-        }
-    }
-    *paced = times != 0;
-    return true;
-}
-
-static bool check_names(const struct fsm_player *player, PyObject *names, unsigned long long first)
-{
-    unsigned long long count = (unsigned long long)PySequence_Fast_GET_SIZE(names);
-    if (count && (first >= player->slots || count > player->slots - first))
-        return PyErr_Format(PyExc_ValueError, "names for slots %llu to %llu, there are %u", first,
-                            first + count - 1, player->slots), false;
-    for (unsigned long long i = 0; i < count; i++) {
-        PyObject *name = PySequence_Fast_GET_ITEM(names, (Py_ssize_t)i);
-        if (!PyBytes_Check(name))
-            return PyErr_Format(PyExc_ValueError, "name %R is not bytes", name), false;
-        if (memchr(PyBytes_AS_STRING(name), 0, (size_t)PyBytes_GET_SIZE(name)))
-            return PyErr_Format(PyExc_ValueError, "name %R has a NUL byte", name), false;
-        if (PyBytes_GET_SIZE(name) >= FSM_TEXT)
-            return PyErr_Format(PyExc_ValueError, "a name of %zd bytes; %d are allowed",
-                                PyBytes_GET_SIZE(name), FSM_TEXT - 1), false;
-        if (player->files[first + i].handle >= 0)
-            return PyErr_Format(PyExc_ValueError, "slot %llu cannot be named %R: it is open",
-                                first + i, name), false;
-    }
-    return true;
-}
-
-static bool set_names(struct fsm_player *player, PyObject *names, unsigned long long first)
-{
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(names); i++) {
-        PyObject *name = PySequence_Fast_GET_ITEM(names, i);
-        if (fsm_file_name(player, &player->files[first + (unsigned long long)i],
-                          PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name))) {
-            PyErr_NoMemory();
-            return false;
-        }
-    }
-    return true;
-}
-
-/* The memory that outcomes go to, as many as there are operations; None: nobody asks. */
-static bool get_outcomes(PyObject *asked, Py_buffer *memory, struct fsm_chunk *chunk)
-{
-    if (asked == Py_None)
-        return true;
-    if (PyObject_GetBuffer(asked, memory, PyBUF_WRITABLE))
-        return false;
-    if ((size_t)memory->len != chunk->count * sizeof *chunk->outcomes ||
-        (uintptr_t)memory->buf % 8)
-        return PyErr_Format(PyExc_ValueError, "outcomes must be an aligned, contiguous array of "
-                            "OUTCOME, one for each operation"), false;
-    chunk->outcomes = memory->buf;
-    return true;
-}
-
 static PyObject *player_play(Player *self, PyObject *args)
 {
     struct fsm_player *player = &self->player;
@@ -237,10 +153,10 @@ static PyObject *player_play(Player *self, PyObject *args)
         chunk.batch = chunk.count; /* so that a counter of batches cannot overflow */
     if (ops.len % (Py_ssize_t)sizeof *chunk.ops || (uintptr_t)ops.buf % 8)
         PyErr_SetString(PyExc_ValueError, "ops must be an aligned, contiguous array of OP");
-    else if (get_outcomes(asked, &outcomes, &chunk) &&
-             check_ops(player, chunk.ops, chunk.count, &chunk.paced) &&
+    else if (fsm_chunk_outcomes(asked, &outcomes, &chunk) &&
+             fsm_chunk_check(player, &chunk) &&
              (names = PySequence_Fast(given, "names must be a sequence of bytes")) &&
-             check_names(player, names, first) && set_names(player, names, first)) {
+             fsm_chunk_names(player, names, first)) {
         uint64_t executed;
         if (chunk.paced && !player->pauses && fsm_player_want_service(player)) {
             PyErr_NoMemory();

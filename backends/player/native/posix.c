@@ -1,9 +1,7 @@
 /* The posix driver: system calls relative to one directory that is never left.
  *
- * Names are opened by openat2 with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS; before Linux 5.6
- * by openat with O_NOFOLLOW after the directories above were looked at one by one.  The same
- * look, outside the timed part and once per directory, precedes everything that changes a
- * directory (unlink, mkdir, rmdir, rename).
+ * No symbolic link is followed by what opens, makes, renames or removes (fsm_folders.h), whoever
+ * puts one there meanwhile.  `stat` goes by the whole path, since it changes nothing.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,74 +15,38 @@
 #include <unistd.h>
 
 #include "fsm_driver.h"
-#include "fsm_parents.h"
+#include "fsm_folders.h"
 #include "fsm_transfer.h"
 #include "fsm_workers.h"
 
-#ifndef SYS_openat2
-#define SYS_openat2 437
-#endif
-#define RESOLVE_NO_SYMLINKS_ 0x04u
-#define RESOLVE_BENEATH_ 0x08u
 #define NAME_KINDS (FSM_BIT(FSM_UNLINK) | FSM_BIT(FSM_MKDIR) | FSM_BIT(FSM_RMDIR) | \
                     FSM_BIT(FSM_RENAME))
 
-struct open_how_ { /* linux/openat2.h, which old headers lack */
-    uint64_t flags, mode, resolve;
-};
-
 struct posix {
-    int root; /* O_PATH */
-    bool openat2, tsc, read_ahead;
+    struct fsm_folders folders;
+    bool tsc, read_ahead;
     uint32_t depth;
 };
 
 struct lane {
-    int root;
-    bool openat2, read_ahead;
+    struct fsm_folders *folders; /* the connection's */
+    struct fsm_folder folder, folder2; /* of the name that is changed; a rename's new one */
+    bool read_ahead;
     struct fsm_workers *workers; /* posix-threads */
-    struct fsm_parents parents;
     char entries[32768];
 };
-
-static int open_beneath(int root, const char *name, int flags, mode_t mode)
-{
-    struct open_how_ how = {(uint64_t)(unsigned)flags, flags & O_CREAT ? mode : 0,
-                            RESOLVE_BENEATH_ | RESOLVE_NO_SYMLINKS_};
-    long fd;
-    do
-        fd = syscall(SYS_openat2, root, name, &how, sizeof how);
-    while (fd < 0 && (errno == EINTR || errno == EAGAIN));
-    return (int)fd;
-}
-
-static int open_name(struct lane *lane, const char *name, int flags, mode_t mode)
-{
-    int fd;
-    flags |= O_CLOEXEC | O_NOFOLLOW | O_NOCTTY;
-    if (lane->openat2)
-        return open_beneath(lane->root, name, flags, mode);
-    do
-        fd = openat(lane->root, name, flags, mode);
-    while (fd < 0 && errno == EINTR);
-    return fd;
-}
 
 static int posix_connect(const struct fsm_config *config, void **connection)
 {
     struct posix *posix = calloc(1, sizeof *posix);
     if (!posix)
         return ENOMEM;
-    posix->root = open(config->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (posix->root < 0) {
-        int error = errno;
+    int error = fsm_folders_open(&posix->folders, config->root,
+                                 !(config->options & FSM_NO_OPENAT2));
+    if (error) {
         free(posix);
         return error;
     }
-    int probe = open_beneath(posix->root, ".", O_PATH | O_CLOEXEC, 0);
-    posix->openat2 = probe >= 0 && !(config->options & FSM_NO_OPENAT2);
-    if (probe >= 0)
-        close(probe);
     posix->tsc = config->options & FSM_TSC;
     posix->read_ahead = !(config->options & FSM_NO_READ_AHEAD);
     posix->depth = config->depth;
@@ -95,7 +57,7 @@ static int posix_connect(const struct fsm_config *config, void **connection)
 static void posix_disconnect(void *connection)
 {
     struct posix *posix = connection;
-    close(posix->root);
+    close(posix->folders.root);
     free(posix);
 }
 
@@ -105,35 +67,40 @@ static int posix_lane_open(void *connection, void **made)
     struct lane *lane = calloc(1, sizeof *lane);
     if (!lane)
         return ENOMEM;
-    lane->root = posix->root;
-    lane->openat2 = posix->openat2;
+    lane->folders = &posix->folders;
+    lane->folder.fd = lane->folder2.fd = -1;
     lane->read_ahead = posix->read_ahead;
     *made = lane;
     return 0;
 }
 
-static void posix_lane_close(void *lane)
+static void posix_lane_close(void *state)
 {
+    struct lane *lane = state;
+    fsm_folder_close(&lane->folder);
+    fsm_folder_close(&lane->folder2);
     free(lane);
 }
 
-/* Whether it is a symbolic link; below 0: not to be found out. */
-static int is_link(void *root, const char *path)
+/* Open the directories of the names that an operation changes: 1 if one had to be opened, 0 if
+ * none, -1 and errno. */
+static int enter(struct lane *lane, const struct fsm_op *op, struct fsm_file *file,
+                 struct fsm_file *file2, struct fsm_entry *entries)
 {
-    struct stat facts;
-    if (fstatat(*(int *)root, path, &facts, AT_SYMLINK_NOFOLLOW) != 0)
-        return -1;
-    return S_ISLNK(facts.st_mode);
+    int opened = fsm_folder_enter(lane->folders, &lane->folder, file, &entries[0]);
+    if (opened < 0 || op->kind != FSM_RENAME)
+        return opened;
+    int opened2 = fsm_folder_enter(lane->folders, &lane->folder2, file2, &entries[1]);
+    return opened2 < 0 ? -1 : opened | opened2;
 }
 
+/* What is wrong with a directory the operation itself meets. */
 static int posix_prepare(void *state, const struct fsm_op *op, struct fsm_file *file,
                          struct fsm_file *file2)
 {
     struct lane *lane = state;
-    if (lane->openat2 && !(FSM_BIT(op->kind) & NAME_KINDS))
-        return 0;
-    return fsm_look_at_parents(&lane->parents, file, op->kind == FSM_RENAME ? file2 : NULL,
-                               is_link, &lane->root);
+    struct fsm_entry entries[2];
+    return lane->folders->kept && enter(lane, op, file, file2, entries) ? -1 : 0;
 }
 
 static struct fsm_status failed(int64_t bytes)
@@ -176,9 +143,9 @@ static int open_flags(const struct fsm_op *op)
     return flags;
 }
 
-static struct fsm_status read_directory(struct lane *lane, const char *name)
+static struct fsm_status read_directory(struct lane *lane, const struct fsm_file *file)
 {
-    int fd = open_name(lane, name, O_RDONLY | O_DIRECTORY, 0);
+    int fd = fsm_open_beneath(lane->folders, file, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0)
         return failed(0);
     long n;
@@ -190,22 +157,41 @@ static struct fsm_status read_directory(struct lane *lane, const char *name)
     return status;
 }
 
+static int change(const struct fsm_op *op, const struct fsm_entry *at)
+{
+    switch (op->kind) {
+    case FSM_UNLINK:
+        return unlinkat(at[0].fd, at[0].leaf, 0);
+    case FSM_MKDIR:
+        return mkdirat(at[0].fd, at[0].leaf, 0755);
+    case FSM_RMDIR:
+        return unlinkat(at[0].fd, at[0].leaf, AT_REMOVEDIR);
+    default: /* FSM_RENAME */
+        return renameat(at[0].fd, at[0].leaf, at[1].fd, at[1].leaf);
+    }
+}
+
 static int on_name(struct lane *lane, const struct fsm_op *op, struct fsm_file *file,
                    struct fsm_file *file2)
 {
+    struct fsm_entry entries[2];
     struct stat facts;
-    switch (op->kind) {
-    case FSM_STAT:
-        return fstatat(lane->root, file->name, &facts, AT_SYMLINK_NOFOLLOW);
-    case FSM_UNLINK:
-        return unlinkat(lane->root, file->name, 0);
-    case FSM_MKDIR:
-        return mkdirat(lane->root, file->name, 0755);
-    case FSM_RMDIR:
-        return unlinkat(lane->root, file->name, AT_REMOVEDIR);
-    default: /* FSM_RENAME */
-        return renameat(lane->root, file->name, lane->root, file2->name);
+    if (op->kind == FSM_STAT)
+        return fstatat(lane->folders->root, file->name, &facts, AT_SYMLINK_NOFOLLOW);
+    int opened = enter(lane, op, file, file2, entries);
+    int result = opened < 0 ? -1 : change(op, entries);
+    if (result < 0 && errno == ENOENT && opened == 0) { /* one that was kept may have gone */
+        fsm_folder_close(&lane->folder);
+        fsm_folder_close(&lane->folder2);
+        opened = enter(lane, op, file, file2, entries);
+        if (opened > 0)
+            result = change(op, entries);
     }
+    if (result == 0 && op->kind == FSM_RENAME && lane->folders->kept)
+        fsm_folders_moved(lane->folders, &entries[1]);
+    fsm_folder_leave(lane->folders, &lane->folder);
+    fsm_folder_leave(lane->folders, &lane->folder2);
+    return result;
 }
 
 static int on_handle(const struct fsm_op *op, struct fsm_file *file)
@@ -235,14 +221,14 @@ static struct fsm_status posix_execute(void *state, const struct fsm_op *op,
         return data(op, (int)file->handle, buffer);
     case FSM_OPEN:
     case FSM_CREATE:
-        result = open_name(lane, file->name, open_flags(op), 0644);
+        result = fsm_open_beneath(lane->folders, file, open_flags(op), 0644);
         if (result >= 0)
             file->handle = result;
         if (result >= 0 && !lane->read_ahead)
             posix_fadvise(result, 0, 0, POSIX_FADV_RANDOM); /* a wish; where none is, none is done */
         break;
     case FSM_READDIR:
-        return read_directory(lane, file->name);
+        return read_directory(lane, file);
     case FSM_FSYNC:
     case FSM_TRUNCATE:
     case FSM_EVICT:
@@ -263,8 +249,7 @@ const struct fsm_driver fsm_posix = {
     .abi = FSM_DRIVER_ABI,
     .kinds = FSM_ALL_KINDS,
     .max_depth = 1,
-    .prepare_kinds = NAME_KINDS | FSM_BIT(FSM_OPEN) | FSM_BIT(FSM_CREATE) |
-                     FSM_BIT(FSM_READDIR),
+    .prepare_kinds = NAME_KINDS,
     .name = "posix",
     .connect = posix_connect,
     .disconnect = posix_disconnect,
@@ -315,8 +300,7 @@ const struct fsm_driver fsm_posix_threads = {
     .abi = FSM_DRIVER_ABI,
     .kinds = FSM_ALL_KINDS,
     .max_depth = 128,
-    .prepare_kinds = NAME_KINDS | FSM_BIT(FSM_OPEN) | FSM_BIT(FSM_CREATE) |
-                     FSM_BIT(FSM_READDIR),
+    .prepare_kinds = NAME_KINDS,
     .name = "posix-threads",
     .connect = posix_connect,
     .disconnect = posix_disconnect,

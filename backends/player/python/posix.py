@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from errno import EINVAL, ELOOP
 from typing import Protocol
@@ -13,9 +15,7 @@ from fsmatrix.backends.player.result import ESHORT
 
 COMMON = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY
 READ, WRITE = int(Kind.READ), int(Kind.WRITE)
-OPENS = frozenset({int(Kind.OPEN), int(Kind.CREATE), int(Kind.READDIR)})
-CHANGES = frozenset({int(Kind.UNLINK), int(Kind.MKDIR), int(Kind.RMDIR), int(Kind.RENAME)})
-LOOKED_AT = OPENS | CHANGES
+FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass
@@ -81,36 +81,25 @@ class PosixCalls:
     def __init__(self, root: str, read_ahead: bool = True) -> None:
         self._read_ahead = read_ahead
         self._root = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._known: set[bytes] = set()
 
     def close(self) -> None:
         """See `Calls`."""
         os.close(self._root)
 
-    def prepare(self, kind: int, file: File, file2: File) -> int:
-        """ELOOP if a directory above a name is a symbolic link."""
-        if kind not in LOOKED_AT:
-            return 0
-        error = self._look(file.name)
-        if kind == Kind.RENAME:
-            error = error or self._look(file2.name)
-            self._known.clear()  # it may move a link into a path
-        return error
-
-    def _look(self, name: bytes) -> int:
-        parent = name.rpartition(b"/")[0]
-        if not parent or parent in self._known:
-            return 0
-        parts = parent.split(b"/")
-        for end in range(1, len(parts) + 1):
-            try:
-                facts = os.stat(b"/".join(parts[:end]), dir_fd=self._root, follow_symlinks=False)
-            except OSError:
-                return 0  # the operation itself will meet it
-            if stat.S_ISLNK(facts.st_mode):
-                return ELOOP
-        self._known.add(parent)
+    def prepare(self, _kind: int, _file: File, _file2: File, /) -> int:
+        """See `Calls`."""
         return 0
+
+    @contextmanager
+    def _entry(self, name: bytes) -> Iterator[tuple[int, bytes]]:
+        """The open directory of a name, and its last part; OSError, ELOOP at a symbolic link."""
+        parent, _, leaf = name.rpartition(b"/")
+        with ExitStack() as opened:
+            directory = self._root
+            for part in filter(None, parent.split(b"/")):
+                directory = _step_into(directory, part)
+                opened.callback(os.close, directory)
+            yield directory, leaf
 
     def execute(
         self, kind: int, flags: int, file: File, file2: File, offset: int, buffer: memoryview
@@ -127,12 +116,7 @@ class PosixCalls:
         return 0, 0
 
     def _other(self, kind: int, flags: int, file: File, file2: File, offset: int) -> None:
-        root = self._root
-        if kind in (Kind.OPEN, Kind.CREATE):
-            file.handle = os.open(file.name, _open_flags(kind, flags), 0o644, dir_fd=root)
-            if not self._read_ahead:
-                os.posix_fadvise(file.handle, 0, 0, os.POSIX_FADV_RANDOM)
-        elif kind == Kind.CLOSE:
+        if kind == Kind.CLOSE:
             handle, file.handle = file.handle, -1
             os.close(handle)
         elif kind == Kind.FSYNC:
@@ -142,24 +126,44 @@ class PosixCalls:
         elif kind == Kind.EVICT:
             os.posix_fadvise(file.handle, 0, 0, os.POSIX_FADV_DONTNEED)
         elif kind == Kind.STAT:
-            os.stat(file.name, dir_fd=root, follow_symlinks=False)
-        elif kind == Kind.UNLINK:
-            os.unlink(file.name, dir_fd=root)
-        elif kind == Kind.MKDIR:
-            os.mkdir(file.name, 0o755, dir_fd=root)
-        elif kind == Kind.RMDIR:
-            os.rmdir(file.name, dir_fd=root)
-        elif kind == Kind.RENAME:
-            os.rename(file.name, file2.name, src_dir_fd=root, dst_dir_fd=root)
+            os.stat(file.name, dir_fd=self._root, follow_symlinks=False)
         else:
-            self._read_directory(file.name)
+            with self._entry(file.name) as (directory, leaf):
+                self._on_entry(kind, flags, file, file2, directory, leaf)
 
-    def _read_directory(self, name: bytes) -> None:
-        handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | COMMON, dir_fd=self._root)
-        try:
-            os.listdir(handle)  # noqa: PTH208 - a path would leave the root
-        finally:
-            os.close(handle)
+    def _on_entry(
+        self, kind: int, flags: int, file: File, file2: File, directory: int, leaf: bytes
+    ) -> None:
+        if kind in (Kind.OPEN, Kind.CREATE):
+            file.handle = os.open(leaf, _open_flags(kind, flags), 0o644, dir_fd=directory)
+            if not self._read_ahead:
+                os.posix_fadvise(file.handle, 0, 0, os.POSIX_FADV_RANDOM)
+        elif kind == Kind.UNLINK:
+            os.unlink(leaf, dir_fd=directory)
+        elif kind == Kind.MKDIR:
+            os.mkdir(leaf, 0o755, dir_fd=directory)
+        elif kind == Kind.RMDIR:
+            os.rmdir(leaf, dir_fd=directory)
+        elif kind == Kind.RENAME:
+            with self._entry(file2.name) as (directory2, leaf2):
+                os.rename(leaf, leaf2, src_dir_fd=directory, dst_dir_fd=directory2)
+        else:
+            handle = os.open(leaf, os.O_RDONLY | os.O_DIRECTORY | COMMON, dir_fd=directory)
+            try:
+                os.listdir(handle)  # noqa: PTH208 - a path would leave the root
+            finally:
+                os.close(handle)
+
+
+def _step_into(directory: int, part: bytes) -> int:
+    """Open a directory in another one."""
+    try:
+        return os.open(part, FOLDER, dir_fd=directory)
+    except NotADirectoryError as error:
+        facts = os.stat(part, dir_fd=directory, follow_symlinks=False)
+        if stat.S_ISLNK(facts.st_mode):
+            raise OSError(ELOOP, os.strerror(ELOOP), part) from error
+        raise
 
 
 def _open_flags(kind: int, flags: int) -> int:

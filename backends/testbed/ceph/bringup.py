@@ -12,14 +12,14 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.ceph.bindings.errors import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.state.placement import at_once, wait_for_stats
 from fsmatrix.backends.journal.journal import Entry
-from fsmatrix.backends.local.devices import cgroups
 from fsmatrix.backends.system import tools
+from fsmatrix.backends.system.cgroups import throttle
+from fsmatrix.backends.system.cgroups.hierarchy import Hierarchy
 from fsmatrix.backends.testbed import daemons, network, sockets
 from fsmatrix.backends.testbed.ceph import conf, drives, health, pools
 from fsmatrix.backends.testbed.ceph.conf import Place
@@ -29,6 +29,7 @@ from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.network import Network
 from fsmatrix.backends.testbed.steps import Steps
+from fsmatrix.results.evidence.values import Json, JsonObject
 
 CLEAN_WITHIN = 120.0  # seconds; a bound, not a measure
 COMMAND_WITHIN = 30.0  # seconds, for each command
@@ -48,10 +49,10 @@ class Making:
     fsid: str
     network: Network = field(default_factory=lambda: Network("", ()))
     drives: list[Emulated] = field(default_factory=list)
-    controller: cgroups.Controller | None = None
+    hierarchy: Hierarchy | None = None
     running: list[Entry] = field(default_factory=list)
 
-    def bring_up(self) -> dict[str, Any]:
+    def bring_up(self) -> dict[str, Json]:
         """All steps; returns the facts of the bed."""
         with self.steps.step("drives and network"):
             self._prepare()
@@ -83,8 +84,8 @@ class Making:
             else:
                 self.network = network.loopback(options.nodes, conf.MON_PORT, options.address)
             if options.interface != "none":
-                self.controller = cgroups.controller()
-                self.drives = drives.make(home, options, self.bed, self.controller)
+                self.hierarchy = throttle.hierarchy()
+                self.drives = drives.make(home, options, self.bed, self.hierarchy)
         places = [
             Place(osd, options.node_of(osd), self.network.nodes[options.node_of(osd) - 1])
             for osd in range(options.osds)
@@ -212,7 +213,7 @@ class Making:
                 f"within {CLEAN_WITHIN:g} s not reached: {what}", 0, health.summary(cluster)
             )
 
-    def _facts(self, cluster: Cluster, moved: int) -> dict[str, Any]:
+    def _facts(self, cluster: Cluster, moved: int) -> dict[str, Json]:
         options = self.options
         with self.steps.waiting():
             listed = {
@@ -234,23 +235,23 @@ class Making:
             "health": sorted(health.checks(cluster)),
         }
 
-    def _factors(self) -> dict[str, Any]:
+    def _factors(self) -> dict[str, Json]:
         """How each level is realised."""
         options = self.options
-        nodes = {"level": options.nodes, "realised": "emulated",
+        nodes: JsonObject = {"level": options.nodes, "realised": "emulated",
                  "how": "virtual nodes on one machine, each a host bucket"}  # fmt: skip
-        interface: dict[str, Any] = {"level": options.interface}
-        if self.controller is not None:
+        interface: dict[str, Json] = {"level": options.interface}
+        if self.hierarchy is not None:
             interface |= {
                 "realised": "emulated",
-                "how": f"loop devices, {self.controller.how}",
+                "how": f"loop devices, {throttle.how(self.hierarchy)}",
                 "drive": DRIVES[options.interface].model,
                 "scale": options.scale,
                 "limits": vars(drives.limits_of(options)),
                 "direct_io": all(drive.direct_io for drive in self.drives),
                 "osds_per_node": options.per_node,
             }
-        link: dict[str, Any] = {"level": options.network}
+        link: dict[str, Json] = {"level": options.network}
         if options.bits_per_second:
             link |= {
                 "realised": "emulated",

@@ -9,8 +9,9 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import loop
-from fsmatrix.backends.local.devices import cgroups
-from fsmatrix.backends.local.devices.cgroups import Limits
+from fsmatrix.backends.system.cgroups import throttle
+from fsmatrix.backends.system.cgroups.hierarchy import Hierarchy
+from fsmatrix.backends.system.cgroups.throttle import Limits
 from fsmatrix.backends.testbed.ceph.options import DRIVES, CephTestbedOptions
 from fsmatrix.backends.testbed.home import Home
 
@@ -41,9 +42,7 @@ def limits_of(options: CephTestbedOptions) -> Limits:
     )
 
 
-def make(
-    home: Home, options: CephTestbedOptions, bed: str, controller: cgroups.Controller
-) -> list[Emulated]:
+def make(home: Home, options: CephTestbedOptions, bed: str, hierarchy: Hierarchy) -> list[Emulated]:
     """A drive for each OSD; BackendError if a part cannot be made."""
     if reason := loop.loop_refusal():
         raise BackendError(f"emulated drives need loop devices: {reason}")
@@ -55,9 +54,9 @@ def make(
         status = Path(device).stat()
         number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
         name = f"fsmatrix-{bed}-osd{osd}"
-        journal.begin("cgroup", path=str(controller.root / name), device=number, osd=osd)
-        folder = cgroups.make(controller, name)
-        cgroups.limit(folder, number, limits)
+        journal.begin("cgroup", path=str(hierarchy.root / name), device=number, osd=osd)
+        folder = throttle.make(hierarchy, name)
+        throttle.limit(folder, number, limits)
         drives.append(Emulated(device, number, folder, direct))
     return drives
 

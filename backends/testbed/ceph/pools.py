@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.errors import CephError
@@ -11,6 +10,7 @@ from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.state import placement as even
 from fsmatrix.backends.testbed.ceph.options import CephTestbedOptions
 from fsmatrix.backends.testbed.home import Home
+from fsmatrix.results.evidence.values import Json
 
 FILESYSTEM = "cephfs"
 METADATA, DATA, CODED, RADOS = "cephfs.meta", "cephfs.data", "cephfs.coded", "rados"
@@ -43,7 +43,7 @@ def make_pools(cluster: Cluster, options: CephTestbedOptions) -> None:
 
 
 def _pool(cluster: Cluster, name: str, groups: int, size: int, coded: bool = False) -> None:
-    arguments: dict[str, Any] = {"pool": name, "pg_num": groups, "pgp_num": groups}
+    arguments: dict[str, Json] = {"pool": name, "pg_num": groups, "pgp_num": groups}
     if coded:
         cluster.mon(
             "osd pool create", **arguments, pool_type="erasure", erasure_code_profile=_PROFILE
@@ -90,13 +90,13 @@ def balance(home: Home, cluster: Cluster) -> int:
     return even.balance(cluster, names, home.folder)
 
 
-def placement(cluster: Cluster, names: dict[int, str], osds: int) -> dict[str, Any]:
+def placement(cluster: Cluster, names: dict[int, str], osds: int) -> dict[str, Json]:
     """Placement groups of each OSD, per pool, as they are, and max/mean of each pool."""
-    answer = cluster.mgr("pg dump", dumpcontents=["pgs_brief"])
-    groups = answer["pg_stats"] if isinstance(answer, dict) else answer
-    of_pool: dict[str, list[dict[str, Any]]] = {name: [] for name in names.values()}
-    for group in groups:
-        name = names.get(int(str(group["pgid"]).split(".")[0]))
+    of_pool: dict[str, list[even.Group]] = {name: [] for name in names.values()}
+    for group in even.groups_in(cluster.mgr("pg dump", dumpcontents=["pgs_brief"])):
+        name = names.get(int(group.pgid.split(".")[0]))
         if name is not None:
             of_pool[name].append(group)
-    return {name: even.evenness(osds_of, range(osds)) for name, osds_of in of_pool.items()}
+    return {
+        name: even.evenness(osds_of, range(osds)).document() for name, osds_of in of_pool.items()
+    }

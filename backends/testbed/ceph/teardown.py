@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof, rollback
 from fsmatrix.backends.journal.journal import Entry
-from fsmatrix.backends.local.devices import cgroups
+from fsmatrix.backends.system.cgroups import hierarchy, throttle
 from fsmatrix.backends.testbed import process, undo
 from fsmatrix.backends.testbed.home import Home
 
@@ -35,7 +34,7 @@ def _unlimit(entries: list[Entry]) -> list[str]:
         folder = Path(str(entry.facts.get("path", "")))
         if entry.kind == "cgroup" and undo.is_own(folder.name) and folder.exists():
             try:
-                cgroups.limit(folder, str(entry.facts["device"]), cgroups.Limits())
+                throttle.limit(folder, str(entry.facts["device"]), throttle.Limits())
             except BackendError as error:
                 sentences.append(f"note: {error}")
     return sentences
@@ -46,9 +45,7 @@ def _undo_cgroup(entry: Entry) -> str:
     folder = Path(str(entry.facts["path"]))
     if not folder.exists():
         return ""
-    deadline = time.monotonic() + process.GONE_WITHIN
-    while reason := cgroups.remove(folder):  # ended processes leave it a moment later
-        if time.monotonic() >= deadline or (folder / "cgroup.procs").read_text():
-            raise BackendError(reason)
-        time.sleep(0.02)
+    # ended processes leave it a moment later
+    if reason := hierarchy.remove(folder, process.GONE_WITHIN):
+        raise BackendError(reason)
     return f"removed cgroup {folder.name}"

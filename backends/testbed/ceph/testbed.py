@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,16 +37,18 @@ from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.state.placement import wait_for_stats
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
-from fsmatrix.backends.local.devices import cgroups
-from fsmatrix.backends.local.devices.cgroups import Limits
 from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.system.cgroups import throttle
+from fsmatrix.backends.system.cgroups.throttle import Limits
 from fsmatrix.backends.testbed.base import lacking
 from fsmatrix.backends.testbed.ceph import bringup, drives, health, pools, teardown
 from fsmatrix.backends.testbed.ceph.options import CephTestbedOptions
 from fsmatrix.backends.testbed.ceph.pools import FILESYSTEM
+from fsmatrix.backends.testbed.daemons import Daemon
 from fsmatrix.backends.testbed.home import Home, Kind
 from fsmatrix.backends.testbed.steps import Steps
 from fsmatrix.backends.testbed.storage import StorageTestbed
+from fsmatrix.results.evidence.values import Json, JsonObject, Scalar, text
 
 __all__ = ["CephTestbed", "CephTestbedOptions", "Limits", "down", "missing", "status", "up"]
 
@@ -87,7 +89,7 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         return lacking(_PROGRAMS, *_MORE)
 
     @classmethod
-    def attributes(cls, options: CephTestbedOptions) -> dict[str, Any]:
+    def attributes(cls, options: CephTestbedOptions) -> dict[str, Scalar]:
         """Nodes, drives, links and redundancy."""
         return {
             "storage_nodes": options.nodes,
@@ -123,16 +125,17 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         return most, f"{options.osds} emulated drives"
 
     @classmethod
-    def chosen(cls) -> dict[str, Any]:
+    def chosen(cls) -> dict[str, Json]:
         """What is drawn for a new cluster: its `fsid`."""
         return {"fsid": str(uuid.uuid4())}
 
     @classmethod
     def bring_up(
-        cls, home: Home, options: CephTestbedOptions, identity: Mapping[str, Any], steps: Steps
-    ) -> dict[str, Any]:
+        cls, home: Home, options: CephTestbedOptions, identity: JsonObject, steps: Steps
+    ) -> dict[str, Json]:
         """Start the cluster's daemons one after the other: see bringup.py."""
-        facts = bringup.Making(home, options, steps, identity["id"], identity["fsid"]).bring_up()
+        bed, fsid = text(identity, "id"), text(identity, "fsid")
+        facts = bringup.Making(home, options, steps, bed, fsid).bring_up()
         names = {
             "rados": pools.RADOS,
             "metadata": pools.METADATA,
@@ -146,7 +149,7 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         """End what the journal names; a line for each thing done: see teardown.py."""
         return teardown.end(home, entries)
 
-    def look(self, states: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: ARG002
+    def look(self, states: Sequence[Daemon]) -> dict[str, Json]:  # noqa: ARG002
         """`health`; waits at most STATUS_WITHIN seconds for the cluster."""
         try:
             with self.cluster(STATUS_WITHIN) as cluster:
@@ -173,7 +176,7 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         """Change what the OSD's emulated drive may do, at once; Limits(): everything."""
         for entry in self._home.journal.pending("cgroup", osd=osd):
             folder = Path(str(entry.facts["path"]))
-            return cgroups.limit(folder, str(entry.facts["device"]), limits)
+            return throttle.limit(folder, str(entry.facts["device"]), limits)
         raise BackendError(f"{self.directory}: OSD {osd} has no emulated drive")
 
     def wait_clean(self, seconds: float = 60.0) -> None:

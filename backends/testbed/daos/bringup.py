@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.daos.tools.answers import Member
 from fsmatrix.backends.daos.tools.dmg import Control
@@ -25,6 +24,7 @@ from fsmatrix.backends.testbed.daos.options import DaosTestbedOptions
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.network import Network
 from fsmatrix.backends.testbed.steps import Steps
+from fsmatrix.results.evidence.values import Json, JsonObject
 
 UP_WITHIN = 180.0  # seconds for each step; a bound for engines that poll on all cores, no measure
 JOINED = "joined"  # state of a rank that serves
@@ -52,7 +52,7 @@ class Making:
         """Who is asked and told."""
         return Control(str(self.home.conf), UP_WITHIN)
 
-    def bring_up(self) -> dict[str, Any]:
+    def bring_up(self) -> dict[str, Json]:
         """All steps; returns the entries of bed.json that they give."""
         home, options = self.home, self.options
         with self.steps.step("network"), self.steps.waiting():  # ip, tc: the kernel's time
@@ -157,14 +157,14 @@ class Making:
             words = " | ".join(nodes.last_words(self.home, entry) for entry in self.servers)
             raise BackendError(f"within {UP_WITHIN:g} s not reached: {what}: {words}")
 
-    def _pool(self, ranks: list[int]) -> dict[str, Any]:
+    def _pool(self, ranks: list[int]) -> dict[str, Json]:
         options = self.options
         if not options.pool_percent:
             return {}
         made = self.control.create(options.pool, ranks, options.pool_bytes * options.nodes)
         return made.model_dump()
 
-    def _facts(self, members: list[Member]) -> dict[str, Any]:
+    def _facts(self, members: list[Member]) -> dict[str, Json]:
         options = self.options
         return {
             "version": tools.run(["dmg", "version"], deadline=UP_WITHIN).stdout.strip(),
@@ -179,10 +179,10 @@ class Making:
             "device_state": "tmpfs",
         }
 
-    def _factors(self) -> dict[str, Any]:
+    def _factors(self) -> dict[str, Json]:
         """How each level is realised."""
         options = self.options
-        link: dict[str, Any] = {"level": options.network}
+        link: dict[str, Json] = {"level": options.network}
         if options.bits_per_second:
             link |= {
                 "realised": "emulated",
@@ -191,7 +191,7 @@ class Making:
                 "bits_per_second": options.bits_per_second,
             }
         how = "a server with one engine in namespaces of its own each, storage in memory (tmpfs)"
-        nodes_of = {"level": options.nodes, "realised": "emulated", "how": how}
+        nodes_of: JsonObject = {"level": options.nodes, "realised": "emulated", "how": how}
         return {"storage_nodes": nodes_of, "network": link}
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ruamel.yaml import YAML
 
 from fsmatrix.backends.testbed.daos.options import GIB, DaosTestbedOptions
 from fsmatrix.backends.testbed.network import Network
+from fsmatrix.results.evidence.values import Json, JsonObject
 
 SYSTEM = "daos_server"  # the only name that DAOS supports
 PROVIDER = "ofi+tcp"
@@ -23,7 +23,7 @@ _NO_NUMA = 0  # nodes on one machine are not spread over its NUMA nodes
 _INSECURE = {"allow_insecure": True}
 
 
-def text(facts: Mapping[str, Any]) -> str:
+def text(facts: JsonObject) -> str:
     """A configuration as YAML."""
     stream = io.StringIO()
     yaml = YAML(typ="safe")
@@ -45,14 +45,14 @@ def server(
     core: int,
     huge_pages: bool,
     environment: Mapping[str, str],
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """daos_server.yml of a node.
 
     `folder`: of its logs and of the point where its storage is mounted; `core`: the first one that
     its engine uses; `huge_pages`: the kernel uses transparent ones, which daos_server refuses
     unless told otherwise; `environment`: variables of the engine.
     """
-    engine = {
+    engine: JsonObject = {
         "targets": options.targets_per_node,
         "nr_xs_helpers": 0,
         "first_core": core,
@@ -91,7 +91,7 @@ def storage(folder: Path) -> Path:
     return folder / "scm"
 
 
-def agent(network: Network, sockets: Path, log: Path) -> dict[str, Any]:
+def agent(network: Network, sockets: Path, log: Path) -> dict[str, Json]:
     """daos_agent.yml; clients reach the nodes by the bridge."""
     device = {"iface": network.bridge, "domain": network.bridge}
     return {
@@ -105,7 +105,7 @@ def agent(network: Network, sockets: Path, log: Path) -> dict[str, Any]:
     }
 
 
-def control(addresses: Sequence[str]) -> dict[str, Any]:
+def control(addresses: Sequence[str]) -> dict[str, Json]:
     """daos_control.yml, which dmg reads."""
     return {
         "name": SYSTEM,

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import identity
@@ -25,7 +24,7 @@ def engines(home: Home, servers: Sequence[Entry]) -> list[Entry]:
     written = []
     for server in servers:
         role = str(server.facts["role"]).replace("server.", "engine.")
-        seen = _child(int(server.facts["pid"]), ENGINE)
+        seen = _child(process.pid_of(server), ENGINE)
         if seen is None:
             raise BackendError(f"{server.facts['role']} has no engine: {last_words(home, server)}")
         written.append(
@@ -55,23 +54,23 @@ def end_rest(store: str) -> list[str]:
     deadline = time.monotonic() + process.GONE_WITHIN
     while rest := _carriers(store):
         if time.monotonic() >= deadline:
-            return [f"{LEFT}{facts['role']} does not end" for facts in rest]
+            return [f"{LEFT}{each.role} does not end" for each in rest]
         ended.update(process.end(rest)[0])
         time.sleep(_POLL)  # an engine that ends with its server needs a moment
     return [f"ended {', '.join(sorted(ended))}"] if ended else []
 
 
-def _carriers(store: str) -> list[dict[str, Any]]:
-    """Facts of the processes, but this one, that carry the proof of a bed and run."""
+def _carriers(store: str) -> list[process.Recorded]:
+    """The processes, but this one, that carry the proof of a bed and run."""
     seen = [process.look(pid) for pid in identity.carriers(store) if pid != os.getpid()]
     return [
-        {
-            "role": f"process {carrier.pid} ({Path(carrier.argv[0]).name})",
-            "argv": list(carrier.argv),
-            "pid": carrier.pid,
-            "start": carrier.start,
-            "store": store,
-        }
+        process.Recorded(
+            role=f"process {carrier.pid} ({Path(carrier.argv[0]).name})",
+            argv=carrier.argv,
+            pid=carrier.pid,
+            start=carrier.start,
+            store=store,
+        )
         for carrier in seen
         if carrier is not None and carrier.state not in "ZX"
     ]

@@ -23,10 +23,9 @@ own; one of the site is not touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -38,11 +37,13 @@ from fsmatrix.backends.system import mounts, rights, tools
 from fsmatrix.backends.system.rights import Capability
 from fsmatrix.backends.testbed import undo
 from fsmatrix.backends.testbed.base import lacking, left_alone
+from fsmatrix.backends.testbed.daemons import Daemon
 from fsmatrix.backends.testbed.daos import bringup, conf, nodes
 from fsmatrix.backends.testbed.daos.options import GIB, DaosTestbedOptions
 from fsmatrix.backends.testbed.home import Home, Kind
 from fsmatrix.backends.testbed.steps import Steps
 from fsmatrix.backends.testbed.storage import StorageTestbed
+from fsmatrix.results.evidence.values import Json, JsonObject, Scalar, inside, text, wholes
 
 __all__ = ["DaosTestbed", "DaosTestbedOptions", "down", "missing", "status", "up"]
 
@@ -117,7 +118,7 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
     # What a campaign asks
 
     @classmethod
-    def attributes(cls, options: DaosTestbedOptions) -> dict[str, Any]:
+    def attributes(cls, options: DaosTestbedOptions) -> dict[str, Scalar]:
         """Nodes, targets and links."""
         return {
             "storage_nodes": options.nodes,
@@ -142,11 +143,11 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
 
     @classmethod
     def bring_up(
-        cls, home: Home, options: DaosTestbedOptions, identity: Mapping[str, Any], steps: Steps
-    ) -> dict[str, Any]:
+        cls, home: Home, options: DaosTestbedOptions, identity: JsonObject, steps: Steps
+    ) -> dict[str, Json]:
         """Start servers, engines and agent, and make the pool: see bringup.py."""
-        made = bringup.Making(home, options, steps, identity["id"]).bring_up()
-        return {**made, "facts": {**made["facts"], "warnings": cls.warnings(options)}}
+        made = bringup.Making(home, options, steps, text(identity, "id")).bring_up()
+        return {**made, "facts": {**inside(made, "facts"), "warnings": cls.warnings(options)}}
 
     @classmethod
     def end(cls, home: Home, entries: list[Entry]) -> list[str]:
@@ -157,7 +158,7 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
             return sentences
         return sentences + undo.things(home, entries, undo.NETWORK)
 
-    def look(self, states: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: ARG002
+    def look(self, states: Sequence[Daemon]) -> dict[str, Json]:  # noqa: ARG002
         """`health` and the `ranks`' states; waits at most STATUS_WITHIN seconds for them."""
         try:
             members = Control(self.conf, STATUS_WITHIN).members()
@@ -181,7 +182,7 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
 
     def ranks(self, node: int) -> list[int]:
         """Ranks of the engines of node 1, 2..."""
-        return list(self.facts["nodes"][f"node{node}"]["ranks"])
+        return list(wholes(inside(self.facts, "nodes", f"node{node}"), "ranks"))
 
 
 def _crowded(options: DaosTestbedOptions) -> str:

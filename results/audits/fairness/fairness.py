@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fsmatrix.results.audits.fairness.rules import RULES, Rule
+from fsmatrix.results.evidence.values import Json
 
 Judgement = Literal["equal", "unequal", "unknown", "varied"]
 JUDGEMENTS: tuple[Judgement, ...] = ("unequal", "unknown", "varied", "equal")
@@ -98,11 +99,11 @@ class Fairness:
             )
         return sentences
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """JSON-able."""
         return {
             "targets": list(self.targets),
-            "counts": dict(self.counts),
+            "counts": {str(judgement): n for judgement, n in self.counts.items()},
             "says": self.says,
             "facts": [
                 {
@@ -140,17 +141,17 @@ def _judged(rule: Rule, targets: Mapping[str, Facts], varied: Collection[str]) -
     }
     texts = {name: _text(rule, judged.get(name, ())) for name in targets}
 
-    def made(judgement: Judgement, **more: Any) -> Judged:
+    def outcome(judgement: Judgement, **more: Any) -> Judged:
         return Judged(rule.name, rule.title, texts, judgement, **more)
 
     sides = list(judged.values())
     if {rule.name, *rule.factors} & set(varied) and _varied(rule, sides):
-        return made("varied")
+        return outcome("varied")
     if not _same(rule, sides):
         favours = _favoured(rule, judged)
         explained = rule.order is None or bool(favours)
-        return made("unequal", favours=favours, why=rule.why if explained else "")
-    return made("equal" if len(judged) == len(targets) else "unknown")
+        return outcome("unequal", favours=favours, why=rule.why if explained else "")
+    return outcome("equal" if len(judged) == len(targets) else "unknown")
 
 
 def _varied(rule: Rule, sides: Sequence[list[Any]]) -> bool:

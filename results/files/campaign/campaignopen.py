@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.campaign import campaigncheck
 from fsmatrix.results.files.errors import ResultError
@@ -72,7 +72,7 @@ def _opened(path: Path, handle: int) -> Opened:
         raise ForeignFileError(path, "not a campaign file of fsmatrix (not HDF5)")
     size = os.fstat(handle).st_size
     limits = hdfcheck.LARGE_CAMPAIGN if size > LARGE else hdfcheck.CAMPAIGN
-    cache: dict[str, Any] = {"rdcc_nbytes": 0} if size > LARGE else {}  # one piece at a time
+    cache: dict[str, Json] = {"rdcc_nbytes": 0} if size > LARGE else {}  # one piece at a time
     try:
         file = h5py.File(f"/proc/self/fd/{handle}", "r", **cache)
     except HDF5_ERRORS as error:
@@ -109,7 +109,7 @@ def reading(path: Path | str) -> Iterator[h5py.File]:
         yield campaign.file
 
 
-def attributes(path: Path) -> dict[str, Any]:
+def attributes(path: Path) -> dict[str, Json]:
     """The attributes of a campaign file, nothing else of it is looked at.
 
     ResultError and OSError as `opened`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from fsmatrix.results import iterations
@@ -105,7 +105,7 @@ def reserved() -> set[str]:
     return names | {"last_attempt", "kind_name", "bin_lower", "bin_upper"}
 
 
-def factor_names(factors: Mapping[str, Any], taken: set[str]) -> dict[str, str]:
+def factor_names(factors: Iterable[str], taken: set[str]) -> dict[str, str]:
     """Factor -> name of its variable: a name that netCDF takes and nothing else has."""
     names: dict[str, str] = {}
     for factor in factors:

@@ -67,7 +67,7 @@ class Row:
 def rows_of(record: RunRecord) -> list[Row]:
     """The rows of one run, in the order of its phases."""
     texts = {name: getattr(record, name)[:TEXT_LIMIT] for name in RUN_TEXTS}
-    texts["hosts"] = " ".join(dict.fromkeys(str(rank.get("host", "")) for rank in record.ranks))
+    texts["hosts"] = " ".join(dict.fromkeys(rank.host for rank in record.ranks))
     numbers = {
         "repetition": record.repetition,
         "attempt": record.attempt,
@@ -108,7 +108,7 @@ def _lhcb(phase: Phase | None) -> str:
     return to_json(seen.document()) if seen else ""
 
 
-def levels_of(record: RunRecord) -> dict[str, Any]:
+def levels_of(record: RunRecord) -> dict[str, str | int | float | None]:
     """Factor -> level; `target` and `workload` always (from the case, if not given)."""
     levels = dict(record.coordinates)
     if "target" not in levels or "workload" not in levels:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from fsmatrix.results.evidence.evidence import Counters, CpuShares, counter_differences
+from fsmatrix.results.evidence.values import inside, positive
 from fsmatrix.results.metrics import window
 from fsmatrix.results.record import Phase, RunRecord
 
@@ -45,7 +45,7 @@ def of_phase(record: RunRecord, phase: Phase) -> Usage:
     """Counters' differences over the window, and CPU shares, as the run stored them.
 
     The looks stand around the step: where they are more than WIDER times as far apart as the window
-    is long (start of a program, layout of files), they tell nothing about it.  A bed's server
+    is long (start of a program, layout of files), they tell nothing about it.  A test bed's server
     devices count before the client's; an image's backing disk counts before its loop device.
     CPU shares are of all time of /proc/stat (proc(5)), stolen time included, of one client.
     """
@@ -82,8 +82,8 @@ def _cpu(shares: Mapping[str, CpuShares], kernels: Iterable[Counters]) -> dict[s
 
 def _apart(record: RunRecord, kernels: Iterable[Counters]) -> float:
     """Seconds between the looks, by the CPU times of the conductor's machine; 0 if unknown."""
-    machine = record.environment.get("machine", {})
-    cpus = machine.get("cpus", 0)
+    machine = inside(record.environment, "machine")
+    cpus = positive(machine.get("cpus"))
     longest = 0.0
     for kernel in kernels:
         moved = counter_differences([kernel])
@@ -94,10 +94,10 @@ def _apart(record: RunRecord, kernels: Iterable[Counters]) -> float:
 
 
 def _devices(record: RunRecord, moved: Mapping[str, float], seconds: float) -> dict[str, float]:
-    facts = record.environment.get("target")
-    target: Mapping[str, Any] = facts if isinstance(facts, Mapping) else {}  # imported: a name
-    osds = target.get("ceph", {}).get("osds", {}).get("number", 0)
-    local = len(target.get("devices", []))
+    target = inside(record.environment, "target")  # imported: a name alone
+    osds = positive(inside(target, "ceph", "osds").get("number"))
+    devices = target.get("devices")
+    local = len(devices) if isinstance(devices, list) else 0
     for prefix, count in (("server_device", osds), ("backing", 0), ("device", local)):
         read, written = (moved.get(f"{prefix}_{way}_bytes") for way in ("read", "written"))
         if read is None or written is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.files.errors import ResultError
 
 SCHEMA_VERSION = 1
@@ -43,7 +44,7 @@ class InvalidRecordError(ResultError):
 
 
 def to_json(value: Any) -> str:
-    """ASCII JSON; numpy values become plain ones.  TypeError for anything else.
+    """ASCII JSON; numpy values and what is `Stored` become plain.  TypeError for anything else.
 
     NaN and infinities are written as Python's json does (NaN, Infinity).
     """
@@ -65,6 +66,8 @@ def _plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, Stored):
+        return value.document()
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, frozenset | set):

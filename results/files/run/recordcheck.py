@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
 from fsmatrix.results import iterations
 from fsmatrix.results.case import ID_LENGTH, digest
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.files.run import phases, runfile
@@ -107,15 +108,11 @@ def _documents(record: RunRecord) -> Iterator[str]:
         if not isinstance(getattr(record, name), dict):
             yield f"{name} is no mapping"
             return
-    if not all(isinstance(rank, dict) for rank in record.ranks):
-        yield "ranks holds something else than mappings"
-        return
     if not all(isinstance(word, str) for words in record.argv for word in words):
         yield "argv holds something else than words"
     if not all(isinstance(run_id, str) for run_id in record.companions):
         yield "companions holds something else than ids"
-    hosts = {str(rank.get("host", "")) for rank in record.ranks}
-    if sum(map(len, hosts)) > HOSTS:
+    if sum(map(len, {rank.host for rank in record.ranks})) > HOSTS:
         yield "its ranks have host names that are too long"
     if len(record.coordinates) > FACTORS:
         yield f"it has {len(record.coordinates)} factors"
@@ -159,7 +156,7 @@ def _phase(phase: Phase) -> Iterator[str]:
         yield f"{name}: facts or errors_by_errno is no mapping"
 
 
-def numbers(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+def numbers(path: Path, rows: Sequence[JsonObject]) -> None:
     """MisfitError if a column of numbers of these rows would get something else."""
     for row in rows:
         for name, value in row.items():

@@ -9,6 +9,7 @@ from typing import Any
 import h5py
 
 from fsmatrix.results.evidence.evidence import Evidence
+from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.results.evidence.stored import StoredError, read
 from fsmatrix.results.files import asides
 from fsmatrix.results.files.hdf5 import hdf
@@ -122,8 +123,10 @@ def _record(root: Source) -> RunRecord:
     values |= {name: from_json(attributes[stored]) for name, stored in JSON.items()}
     evidence = from_json(root.group("evidence").attributes()["evidence"])
     values["argv"] = tuple(tuple(argv) for argv in values["argv"])
-    for name in ("companions", "ranks"):
-        values[name] = tuple(values[name])
+    values["companions"] = tuple(values["companions"])
+    values["ranks"] = tuple(
+        read(Rank, rank, f"ranks[{i}]") for i, rank in enumerate(values["ranks"])
+    )
     return RunRecord(
         **values,
         duration=float(attributes["duration"]),

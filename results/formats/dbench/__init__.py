@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.formats.base import Format, Parsed, ParseError, totals
 from fsmatrix.results.formats.dbench.lines import BARRIER, Reading, Tick, read
 from fsmatrix.results.record import Floats, Integers, Phase
@@ -47,8 +48,8 @@ def _parsed(run: Reading, source: str) -> Parsed:
     stop = _stop(run)
     failure = _failure(run, rate, stop)
     clients = int(run.end[4]) if run.end else run.prepared[1] or None
-    options: dict[str, object] = {} if run.runtime is None else {"runtime": run.runtime}
-    facts: dict[str, object] = {"loadfile": run.load}
+    options: dict[str, Json] = {} if run.runtime is None else {"runtime": run.runtime}
+    facts: dict[str, Json] = {"loadfile": run.load}
     if run.looks:  # ten looks a second, the last of them when all are there
         facts["launch_seconds"] = (run.looks - 1) / 10
     if run.cleanups:
@@ -166,7 +167,7 @@ def _phase(run: Reading, rate: float, stop: int | None, source: str) -> tuple[Ph
         raise ParseError(source, 0, f"{rate:g} MB/s for {seconds} s is no measurement")
     latencies = [tick.latency for tick in run.ticks if tick.latency is not None]
     worst = float(run.end[6]) / 1000 if run.end and run.end[6] else max(latencies, default=None)
-    facts: dict[str, object] = {
+    facts: dict[str, Json] = {
         "window": WINDOW,
         "seconds_uncertainty": 0.5,
         "throughput_seconds": run.ticks[-1].second if run.ticks else 0,

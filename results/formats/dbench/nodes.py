@@ -12,14 +12,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from fsmatrix.results.evidence.stored import Stored, read
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.formats.base import Note, Parsed
 from fsmatrix.results.record import Floats, Integers, Phase
 
 LEAST_OVERLAP = 0.95
+
+
+@dataclass(frozen=True)
+class Operation(Stored):
+    """One kind of operation over all clients."""
+
+    count: int
+    mean_seconds: float
+    max_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseFacts(Stored):
+    """Of the facts of a phase, what the nodes' are put together from."""
+
+    operations: Mapping[str, Operation]
+    latency_maximum: float | None = None  # seconds
+    warm_up_seconds_seen: float = 0.0
+    interval_uncertainty_bytes: float = 0.0
+    overlap: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFacts(Stored):
+    """Of the facts of a run, those that bound when its window began, seconds."""
+
+    launch_seconds: float = 0.0
+    last_second: float | None = None
 
 
 @dataclass(frozen=True)
@@ -46,7 +75,7 @@ def merge(nodes: Sequence[NodeRun]) -> Parsed:
     if all(node.parsed.phases for node in nodes):
         phase = _merged(nodes) if len(nodes) > 1 else _placed(nodes[0])
         phases = (phase,)
-        overlap = phase.facts.get("overlap", 1.0)
+        overlap = _facts(phase).overlap
         if overlap < LEAST_OVERLAP:
             message = (
                 f"the nodes measured together for {overlap:.0%} of the time from the first start "
@@ -70,12 +99,16 @@ def merge(nodes: Sequence[NodeRun]) -> Parsed:
 
 def start_of(node: NodeRun) -> tuple[float, float]:
     """Unix time at which the window of a node began, and its uncertainty, seconds."""
-    phase, facts = node.parsed.phases[0], node.parsed.facts
+    phase, facts = node.parsed.phases[0], read(RunFacts, node.parsed.facts, "facts")
     seconds = float(phase.end[0])
-    warm_up = phase.facts.get("warm_up_seconds_seen", 0)
-    earliest = node.began + facts.get("launch_seconds", 0.0) + warm_up
-    latest = min(node.ended - seconds, node.ended - facts.get("last_second", seconds) + 0.5)
+    last = seconds if facts.last_second is None else facts.last_second
+    earliest = node.began + facts.launch_seconds + _facts(phase).warm_up_seconds_seen
+    latest = min(node.ended - seconds, node.ended - last + 0.5)
     return (earliest + latest) / 2, abs(latest - earliest) / 2
+
+
+def _facts(phase: Phase) -> PhaseFacts:
+    return read(PhaseFacts, phase.facts, "facts")
 
 
 def _placed(node: NodeRun) -> Phase:
@@ -93,21 +126,20 @@ def _merged(nodes: Sequence[NodeRun]) -> Phase:
     zero = float(starts.min())
     start = starts - zero
     end = start + np.array([phase.end[0] for phase in phases])
-    facts: dict[str, Any] = {
+    every = [_facts(phase) for phase in phases]
+    facts: dict[str, Json] = {
         **phases[0].facts,
-        "operations": _operations([phase.facts["operations"] for phase in phases]),
+        "operations": _operations([of.operations for of in every]),
         "overlap": max(0.0, float(end.min() - start.max())) / float(end.max() - start.min()),
     }
     facts.pop("client_bytes", None)
-    worst = [p.facts["latency_maximum"] for p in phases if "latency_maximum" in p.facts]
-    if worst:
+    if worst := [of.latency_maximum for of in every if of.latency_maximum is not None]:
         facts["latency_maximum"] = max(worst)
     series = _series(phases, start)
     if series is None:
         facts.pop("interval_uncertainty_bytes", None)
     else:
-        blur = sum(phase.facts["interval_uncertainty_bytes"] for phase in phases)
-        facts["interval_uncertainty_bytes"] = blur
+        facts["interval_uncertainty_bytes"] = sum(of.interval_uncertainty_bytes for of in every)
     errnos: dict[str, int] = {}
     for phase in phases:
         for name, count in phase.errors_by_errno.items():
@@ -129,19 +161,16 @@ def _merged(nodes: Sequence[NodeRun]) -> Phase:
     )
 
 
-def _operations(tables: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+def _operations(tables: Sequence[Mapping[str, Operation]]) -> dict[str, Json]:
     """Counts add up, means are weighted by them, the largest latency is the largest of all."""
     names = dict.fromkeys(name for table in tables for name in table)
-    merged = {}
+    merged: dict[str, Json] = {}
     for name in names:
         rows = [table[name] for table in tables if name in table]
-        count = sum(row["count"] for row in rows)
-        total = sum(row["count"] * row["mean_seconds"] for row in rows)
-        merged[name] = {
-            "count": count,
-            "mean_seconds": total / count if count else 0.0,
-            "max_seconds": max(row["max_seconds"] for row in rows),
-        }
+        count = sum(row.count for row in rows)
+        total = sum(row.count * row.mean_seconds for row in rows)
+        mean, largest = total / count if count else 0.0, max(row.max_seconds for row in rows)
+        merged[name] = Operation(count, mean, largest).document()
     return merged
 
 

@@ -13,8 +13,8 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, totals
 from fsmatrix.results.formats.elbencho.line import (
     MIB,
@@ -199,8 +199,8 @@ def _number(line: Line, column: str) -> int | None:
     return int(cell) if WHOLE.fullmatch(cell) else None
 
 
-def _options(line: Line) -> dict[str, Any]:
-    options: dict[str, Any] = {}
+def _options(line: Line) -> dict[str, Json]:
+    options: dict[str, Json] = {}
     for column, name in SETTINGS.items():
         cell = line.cells.get(column, "")
         if WHOLE.fullmatch(cell):
@@ -237,9 +237,9 @@ def _phase(line: Line, notes: list[Note]) -> Phase | None:
     return totals(name, seconds, bytes_, operations, facts=_facts(line, counts, kinds))
 
 
-def _facts(line: Line, counts: Sequence[Count], kinds: Sequence[str]) -> dict[str, Any]:
+def _facts(line: Line, counts: Sequence[Count], kinds: Sequence[str]) -> dict[str, Json]:
     """What was done when the first thread finished, and latencies in seconds."""
-    facts: dict[str, Any] = {"window": WINDOW, "first_done_seconds": _first(line)}
+    facts: dict[str, Json] = {"window": WINDOW, "first_done_seconds": _first(line)}
     if counts[0].entries:
         facts["entries"] = sum(count.entries for count in counts)
     for column, name, unit in (

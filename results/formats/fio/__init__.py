@@ -13,10 +13,11 @@ import errno
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from fsmatrix.results.evidence.values import inside
 from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError
 from fsmatrix.results.formats.fio.documents import MARK, Document, documents
 from fsmatrix.results.formats.fio.job import (
@@ -96,12 +97,7 @@ def _goes_on(before: Document, after: Document) -> bool:
 
 def _longest(document: Document) -> float:
     return max(
-        (
-            _number(job[kind].get("runtime"))
-            for job in document.jobs
-            for kind in DIRECTIONS
-            if isinstance(job.get(kind), Mapping)
-        ),
+        (_number(inside(job, kind).get("runtime")) for job in document.jobs for kind in DIRECTIONS),
         default=0.0,
     )
 
@@ -115,8 +111,7 @@ def _runs(document: Document, source: str) -> list[Parsed]:
     version = str(document.header.get("fio version", "")).removeprefix("fio-")
     if version.startswith(("1.", "2.")):
         raise ParseError(source, document.line, f"fio {version[:20]}: needs fio 3.0 or newer")
-    common = document.header.get("global options")
-    common = common if isinstance(common, Mapping) else {}
+    common = inside(document.header, "global options")
     jobs, damages = [], [document.damage] if document.damage else []
     for number, data in zip(document.numbers, document.jobs, strict=True):
         if data.get("jobname") == "All clients":  # the sum that fio's client mode adds

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
+from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.formats.base import Note, ParseError
 
 MARK = re.compile(r'"fio version"\s*:')
@@ -33,8 +33,8 @@ _LIST_KEYS = ("jobs", "client_stats")
 class Document:
     """One JSON document of fio."""
 
-    header: dict[str, Any]  # everything but the jobs
-    jobs: tuple[dict[str, Any], ...]
+    header: JsonObject  # everything but the jobs
+    jobs: tuple[JsonObject, ...]
     numbers: tuple[int, ...]  # of these jobs among all, from 1: fio's thread numbers
     line: int  # on which it begins, from 1
     notes: tuple[Note, ...] = ()
@@ -93,8 +93,8 @@ def _document(part: str, line: int, source: str) -> Document:
     return _salvaged(part, line, (), source)
 
 
-def _whole(data: dict[str, Any], line: int, notes: tuple[Note, ...], source: str) -> Document:
-    lists = [data[key] for key in _LIST_KEYS if isinstance(data.get(key), list)]
+def _whole(data: JsonObject, line: int, notes: tuple[Note, ...], source: str) -> Document:
+    lists = [found for key in _LIST_KEYS if isinstance(found := data.get(key), list)]
     if not lists:
         raise ParseError(source, line, "fio's JSON has no list of jobs")
     jobs = tuple(job for job in lists[0] if isinstance(job, dict))
@@ -149,7 +149,7 @@ class _TwiceError(ValueError):
     """One key with two different values: lines of two places are mixed up."""
 
 
-def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: Sequence[tuple[str, Json]]) -> JsonObject:
     values = dict(pairs)
     if len(values) != len(pairs):
         for key, value in pairs:
@@ -165,7 +165,7 @@ def _nothing(_: str) -> None:
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_nothing)
 
 
-def _decoded_with_rest(text: str) -> tuple[dict[str, Any] | None, str]:
+def _decoded_with_rest(text: str) -> tuple[JsonObject | None, str]:
     try:
         value, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
@@ -173,12 +173,13 @@ def _decoded_with_rest(text: str) -> tuple[dict[str, Any] | None, str]:
     return (value, text[end : end + 200]) if isinstance(value, dict) else (None, "")
 
 
-def _decoded(text: str) -> dict[str, Any] | None:
+def _decoded(text: str) -> JsonObject | None:
     return _decoded_with_rest(text)[0]
 
 
-def _decoded_value(text: str) -> Any:
+def _decoded_value(text: str) -> Json:
     try:
-        return json.loads(text)
+        value: Json = json.loads(text)
     except ValueError:
         return None
+    return value

@@ -9,11 +9,12 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from fsmatrix.results import histogram
+from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.evidence.values import JsonObject, inside
 from fsmatrix.results.record import Latency
 
 LARGEST = 1 << 62
@@ -29,6 +30,16 @@ class DamagedError(Exception):
 
 
 @dataclass(frozen=True)
+class Means(Stored):
+    """Latencies of one kind of operation, seconds."""
+
+    mean: float
+    min: float
+    max: float
+    N: int | None = None  # operations, as fio calls it
+
+
+@dataclass(frozen=True)
 class Direction:
     """What a job moved in one direction."""
 
@@ -39,7 +50,7 @@ class Direction:
     short: int
     dropped: int
     latency: Latency | None
-    means: Mapping[str, Mapping[str, float]]  # clat, slat, lat -> mean, min, max, N; seconds
+    means: Mapping[str, Means]  # of clat, slat, lat
     problems: tuple[str, ...] = ()  # contradictions inside
 
 
@@ -71,21 +82,20 @@ class Job:
         return max((direction.seconds for direction in self.directions), default=0.0)
 
 
-def job_of(data: Mapping[str, Any], number: int, common: Mapping[str, Any]) -> Job:
+def job_of(data: JsonObject, number: int, common: JsonObject) -> Job:
     """Read one job object; DamagedError."""
-    if any(isinstance(data.get(kind), Mapping) and _old(data[kind]) for kind in DIRECTIONS):
+    sections = {kind: part for kind in DIRECTIONS if isinstance(part := data.get(kind), Mapping)}
+    if any("clat" in part and "clat_ns" not in part for part in sections.values()):
         raise DamagedError("fio 2.x: its latencies and rates have other units; needs 3.0 or newer")
-    kinds = [kind for kind in DIRECTIONS if isinstance(data.get(kind), Mapping)]
-    if not kinds:
+    if not sections:
         raise DamagedError("it has no section read, write or mixed")
-    if "mixed" in kinds and len(kinds) > 1:  # unified_rw_reporting=both
-        kinds.remove("mixed")
-    directions = [_direction(kind, data[kind]) for kind in kinds]
-    own = data.get("job options")
-    options = {**common, **(own if isinstance(own, Mapping) else {})}
+    if len(sections) > 1:
+        sections.pop("mixed", None)  # unified_rw_reporting=both
+    directions = [_direction(kind, part) for kind, part in sections.items()]
+    options = {**common, **inside(data, "job options")}
     asked = str(options.get("rw") or options.get("readwrite") or "").partition(":")[0]
     moved = tuple(d for d in directions if d.operations or d.bytes)
-    verifies = asked in _WRITES and options.get("verify", "0") not in {"0", "null"}
+    verifies = asked in _WRITES and str(options.get("verify", "0")) not in {"0", "null"}
     work = tuple(d for d in moved if d.kind == "write") if verifies else moved
     return Job(
         name=str(data.get("jobname", "")),
@@ -132,11 +142,7 @@ def is_set(options: Mapping[str, str], name: str) -> bool:
 
 
 # -- parts -----------------------------------------------------------------------------------
-def _old(section: Mapping[str, Any]) -> bool:
-    return "clat" in section and "clat_ns" not in section
-
-
-def _count(data: Mapping[str, Any], key: str, missing: int | None = None) -> int:
+def _count(data: JsonObject, key: str, missing: int | None = None) -> int:
     value = data.get(key, missing)
     if isinstance(value, bool) or not isinstance(value, int):
         raise DamagedError(f"{key} is missing or no whole number")
@@ -145,7 +151,7 @@ def _count(data: Mapping[str, Any], key: str, missing: int | None = None) -> int
     return value
 
 
-def _direction(kind: str, data: Mapping[str, Any]) -> Direction:
+def _direction(kind: str, data: JsonObject) -> Direction:
     moved, operations = _count(data, "io_bytes"), _count(data, "total_ios")
     runtime = _count(data, "runtime")
     problems = []
@@ -165,9 +171,8 @@ def _direction(kind: str, data: Mapping[str, Any]) -> Direction:
     means = {name: mean for name in ("clat", "slat", "lat") if (mean := _means(data, name))}
     latency = None
     for name in ("clat", "lat"):
-        section = data.get(f"{name}_ns")
-        if isinstance(section, Mapping) and isinstance(section.get("bins"), Mapping):
-            latency = _latency(section["bins"], means.get(name), problems)
+        if isinstance(bins := inside(data, f"{name}_ns").get("bins"), Mapping):
+            latency = _latency(bins, means.get(name), problems)
             break
     return Direction(
         kind,
@@ -182,32 +187,27 @@ def _direction(kind: str, data: Mapping[str, Any]) -> Direction:
     )
 
 
-def _means(data: Mapping[str, Any], name: str) -> dict[str, float]:
-    """mean, min and max in seconds, and N; empty where there is nothing, or nonsense."""
-    section = data.get(f"{name}_ns")
-    if not isinstance(section, Mapping):
-        return {}
+def _means(data: JsonObject, name: str) -> Means | None:
+    """None where there is nothing, or nonsense."""
+    section = inside(data, f"{name}_ns")
     values = {key: section.get(key) for key in ("min", "mean", "max")}
     if any(isinstance(v, bool) or not isinstance(v, int | float) for v in values.values()):
-        return {}
+        return None
     low, mean, high = (float(str(v)) if _fits(v) else math.nan for v in values.values())
     count = section.get("N")  # from fio 3.? on
     given = isinstance(count, int) and not isinstance(count, bool) and 0 <= count < LARGEST
     if not 0 <= low <= mean <= high or (count is not None and not given):
-        return {}
+        return None
     if count == 0 or high == 0.0:
-        return {}
-    means = {"mean": mean / 1e9, "min": low / 1e9, "max": high / 1e9}
-    return means | ({"N": count} if isinstance(count, int) else {})
+        return None
+    return Means(mean / 1e9, low / 1e9, high / 1e9, count if isinstance(count, int) else None)
 
 
 def _fits(value: object) -> bool:
     return isinstance(value, int | float) and abs(value) < 1e18
 
 
-def _latency(
-    bins: Mapping[str, Any], means: Mapping[str, float] | None, problems: list[str]
-) -> Latency | None:
+def _latency(bins: JsonObject, means: Means | None, problems: list[str]) -> Latency | None:
     """Histogram from json+ bins: their keys are the middles of our own bins, to the nanosecond.
 
     fio's stat.c prints plat_idx_to_val(index); anything else is a contradiction, and no histogram.
@@ -223,10 +223,10 @@ def _latency(
             return None
         counts[index] = value
     total = int(counts.sum())
-    if "N" in means and total != means["N"]:
-        problems.append(f"latency bins hold {total} operations, N is {means['N']:.0f}")
+    if means.N is not None and total != means.N:
+        problems.append(f"latency bins hold {total} operations, N is {means.N:.0f}")
         return None
-    return Latency(counts, means["mean"] * total, means["min"], means["max"])
+    return Latency(counts, means.mean * total, means.min, means.max)
 
 
 _MIDDLES = histogram.lower_edges() + (histogram.upper_edges() - histogram.lower_edges()) // 2

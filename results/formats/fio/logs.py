@@ -21,7 +21,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.formats.base import Note, Parsed
+from fsmatrix.results.formats.fio.phase import PhaseFacts
 from fsmatrix.results.record import Floats, Integers, Phase
 
 UNCERTAINTY = 0.002  # end and runtime are whole milliseconds, and fio reads the clock twice
@@ -67,7 +69,7 @@ def with_logs(parsed: Parsed, files: Mapping[str, str]) -> Parsed:
 
 
 def _numbers(phase: Phase) -> list[int]:
-    return [int(worker["number"]) for worker in phase.facts["workers"]]
+    return [worker.number for worker in read(PhaseFacts, phase.facts, "facts").workers]
 
 
 def _placed(phase: Phase, logs: Mapping[tuple[str, int], JobLog], notes: list[Note]) -> Phase:

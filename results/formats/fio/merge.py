@@ -6,13 +6,16 @@ Unix time.  Percentiles are never averaged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from fsmatrix.results.evidence.stored import read
+from fsmatrix.results.evidence.values import inside
 from fsmatrix.results.formats.base import Note, Parsed
+from fsmatrix.results.formats.fio.job import Means
+from fsmatrix.results.formats.fio.phase import Moved, PhaseFacts, mean_of
 from fsmatrix.results.record import Floats, Integers, Latency, Phase
 
 LEAST_OVERLAP = 0.95
@@ -86,23 +89,14 @@ def _phase(parts: Sequence[tuple[str, Phase]], notes: list[Note]) -> Phase:
     phases = [phase for _, phase in parts]
     first = phases[0]
     began = min(phase.began for phase in phases)  # 0: at least one is on no clock
-    facts: dict[str, Any] = dict(first.facts)
-    facts["workers"] = [
-        {**worker, "host": worker["host"] or host}
-        for host, phase in parts
-        for worker in phase.facts["workers"]
-    ]
-    facts["synced"] = all(phase.facts.get("synced") for phase in phases)
-    facts["latency"] = _means([phase.facts.get("latency", {}) for phase in phases])
-    if "directions" in facts:
-        facts["directions"] = _directions([p.facts.get("directions", {}) for p in phases])
+    facts = _facts(parts)
     if len(phases) > 1 and began:
-        facts["overlap"] = overlap(phases)
-        if facts["overlap"] < LEAST_OVERLAP:
-            text = f"the windows of the nodes overlap by {facts['overlap']:.0%} only"
+        facts = replace(facts, overlap=(share := overlap(phases)))
+        if share < LEAST_OVERLAP:
+            text = f"the windows of the nodes overlap by {share:.0%} only"
             notes.append(Note("nodes-overlap", text, phase=first.name))
     elif len(phases) > 1:
-        facts["window_source"] = "runtime"
+        facts = replace(facts, window_source="runtime")
         text = "the nodes' windows are on no common clock: their overlap is unknown"
         notes.append(Note("nodes-unaligned", text, phase=first.name))
     move = [phase.began - began if began else 0.0 for phase in phases]
@@ -124,7 +118,25 @@ def _phase(parts: Sequence[tuple[str, Phase]], notes: list[Note]) -> Phase:
         began=began,
         clock_uncertainty=max(phase.clock_uncertainty for phase in phases) if began else 0.0,
         errors_by_errno=errors,
-        facts=facts,
+        facts=facts.document(),
+    )
+
+
+def _facts(parts: Sequence[tuple[str, Phase]]) -> PhaseFacts:
+    every = [(host, read(PhaseFacts, phase.facts, "facts")) for host, phase in parts]
+    first = every[0][1]
+    return replace(
+        first,
+        workers=tuple(
+            replace(worker, host=worker.host or host)
+            for host, facts in every
+            for worker in facts.workers
+        ),
+        synced=all(facts.synced for _, facts in every),
+        latency=_means([facts.latency for _, facts in every]),
+        directions=None
+        if first.directions is None
+        else _directions([facts.directions or {} for _, facts in every]),
     )
 
 
@@ -137,7 +149,7 @@ def _latencies(phases: Sequence[Phase]) -> dict[str, Latency]:
     kinds = dict.fromkeys(kind for phase in phases for kind in phase.latency)
     latencies = {}
     for kind in kinds:
-        did = [p for p in phases if kind in p.latency or kind in p.facts.get("latency", {})]
+        did = [p for p in phases if kind in p.latency or kind in inside(p.facts, "latency")]
         if any(kind not in phase.latency for phase in did):
             continue
         parts = [phase.latency[kind] for phase in did]
@@ -150,9 +162,9 @@ def _latencies(phases: Sequence[Phase]) -> dict[str, Latency]:
     return latencies
 
 
-def _means(nodes: Sequence[Any]) -> dict[str, dict[str, dict[str, float]]]:
+def _means(nodes: Sequence[Mapping[str, Mapping[str, Means]]]) -> dict[str, dict[str, Means]]:
     """Means weighed by their number of operations; only what every node tells of a kind it did."""
-    means: dict[str, dict[str, dict[str, float]]] = {}
+    means: dict[str, dict[str, Means]] = {}
     for kind in dict.fromkeys(kind for node in nodes for kind in node):
         did = [node[kind] for node in nodes if kind in node]
         means[kind] = {}
@@ -160,23 +172,16 @@ def _means(nodes: Sequence[Any]) -> dict[str, dict[str, dict[str, float]]]:
             given = [values[name] for values in did if name in values]
             if not given or len(given) != len(did):
                 continue
-            count = sum(values["N"] for values in given)
-            means[kind][name] = {
-                "mean": sum(values["mean"] * values["N"] for values in given) / count,
-                "min": min(values["min"] for values in given),
-                "max": max(values["max"] for values in given),
-                "N": count,
-            }
+            means[kind][name] = mean_of(given)
     return means
 
 
-def _directions(nodes: Sequence[Any]) -> dict[str, dict[str, int]]:
-    directions: dict[str, dict[str, int]] = {}
+def _directions(nodes: Sequence[Mapping[str, Moved]]) -> dict[str, Moved]:
+    directions: dict[str, Moved] = {}
     for node in nodes:
-        for kind, counts in node.items():
-            sums = directions.setdefault(kind, {"bytes": 0, "operations": 0})
-            for key in sums:
-                sums[key] += counts[key]
+        for kind, moved in node.items():
+            sums = directions.get(kind, Moved(0, 0))
+            directions[kind] = Moved(sums.bytes + moved.bytes, sums.operations + moved.operations)
     return directions
 
 

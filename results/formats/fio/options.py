@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from fsmatrix.results.evidence.values import Level, Scalar
 from fsmatrix.results.formats.base import Note
 from fsmatrix.results.formats.fio.job import Job, is_set, seconds_of, size_of
 
@@ -24,7 +24,7 @@ _ALIASES = {
 }
 
 
-def told_options(jobs: Sequence[Job]) -> dict[str, Any]:
+def told_options(jobs: Sequence[Job]) -> Level:
     """Options that all jobs share, in the words of the workload; what is not told is absent."""
     every = [_typed(job.options) for job in jobs]
     return {
@@ -34,10 +34,10 @@ def told_options(jobs: Sequence[Job]) -> dict[str, Any]:
     }
 
 
-def _typed(options: Mapping[str, str]) -> dict[str, Any]:
+def _typed(options: Mapping[str, str]) -> dict[str, Scalar]:
     given = {_ALIASES.get(key, key): value for key, value in options.items()}
     base = given.get("kb_base", "")
-    typed: dict[str, Any] = {}
+    typed: dict[str, Scalar] = {}
     for key in _SIZES:
         if (size := size_of(given.get(key, ""), base)) is not None:
             typed[key] = size
@@ -63,12 +63,12 @@ def traps(jobs: Sequence[Job]) -> list[Note]:
 
 def _rados(job: Job) -> list[str]:
     options = _typed(job.options)
-    objects = options.get("nrfiles", 1)
+    objects = int(options.get("nrfiles", 1))
     remarks = []
     if objects < FEWEST_OBJECTS:
         remarks.append(f"nrfiles={objects}: with fewer than {FEWEST_OBJECTS} objects few OSDs work")
     size = options.get("size")
-    if size is None:
+    if not isinstance(size, int):
         remarks.append("the size of its objects is not told")
     elif objects and size / objects > LARGEST_OBJECT:
         remarks.append(f"objects of {size // objects} bytes are above the limit of 128 MiB")

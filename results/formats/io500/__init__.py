@@ -10,12 +10,18 @@ from __future__ import annotations
 
 import configparser
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from fsmatrix.results.formats import ior, mdtest
 from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, totals
-from fsmatrix.results.formats.io500.check import PARTS, differences, recomputed
+from fsmatrix.results.formats.io500.check import (
+    PARTS,
+    PhaseFacts,
+    PrintedScores,
+    RunFacts,
+    differences,
+    recomputed,
+)
 from fsmatrix.results.formats.io500.score import GIB, KILO
 from fsmatrix.results.formats.io500.text import (
     Entry,
@@ -71,7 +77,7 @@ def parse_directory(files: Mapping[str, str], source: str) -> Parsed:
         started=result.details.get("run", {}).get("t_start", ""),
         failure=run.failure(scores, phases),
         notes=tuple([*run.judged(scores), *run.notes][:MOST_NOTES]),
-        facts=run.facts(scores),
+        facts=run.facts(scores).document(),
     )
 
 
@@ -121,15 +127,14 @@ class _Run:
             text = f"{entry.name}.txt gives {rate:.6g} {entry.unit}, IO500 says {entry.score}"
             self._contradiction(entry, text)
             return None
-        facts = {
-            **phase.facts,
-            "score": entry.score,
-            "unit": entry.unit,
-            "scored": entry.scored,
-            "seconds_of_all": entry.seconds,
-            "own_output": own is not None,
-        }
-        return replace(phase, name=entry.name, facts=facts)
+        facts = PhaseFacts(
+            score=entry.score,
+            unit=entry.unit,
+            scored=entry.scored,
+            seconds_of_all=entry.seconds,
+            own_output=own is not None,
+        )
+        return replace(phase, name=entry.name, facts={**phase.facts, **facts.document()})
 
     def _contradiction(self, entry: Entry, text: str) -> None:
         self.notes.append(Note("contradiction", f"{text}: left out", entry.line, entry.name))
@@ -238,21 +243,26 @@ class _Run:
             return f"{CUT} or the run did not finish: there is no line [SCORE ]"
         return "" if phases else "no phase of it has a usable result"
 
-    def facts(self, scores: Scores | None) -> dict[str, Any]:
+    def facts(self, scores: Scores | None) -> RunFacts:
         """Scores, printed and recomputed, mode, and the configuration."""
-        facts: dict[str, Any] = {"mode": self.summary.mode or self.result.mode}
-        if scores is not None:
-            facts["scores"] = {
-                name: getattr(scores, name) for name in (*PARTS, "invalid", "product")
-            }
-            again = recomputed(self.entries)
-            facts["scores_recomputed"] = {name: getattr(again, name) for name in PARTS}
-            facts["scores_differ"] = [
-                asdict(difference) for difference in differences(self.entries, scores)
-            ]
-        if config := _configuration(self.files.get(CONFIG, "")):
-            facts["configuration"] = config
-        return facts
+        mode = self.summary.mode or self.result.mode
+        configuration = _configuration(self.files.get(CONFIG, ""))
+        if scores is None:
+            return RunFacts(mode=mode, configuration=configuration)
+        again = recomputed(self.entries)
+        return RunFacts(
+            mode=mode,
+            scores=PrintedScores(
+                bandwidth=scores.bandwidth,
+                rate=scores.rate,
+                total=scores.total,
+                invalid=scores.invalid,
+                product=scores.product,
+            ),
+            scores_recomputed={name: getattr(again, name) for name in PARTS},
+            scores_differ=tuple(differences(self.entries, scores)),
+            configuration=configuration,
+        )
 
 
 def _configuration(text: str) -> dict[str, dict[str, str]]:

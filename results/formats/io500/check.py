@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.formats.io500.score import BANDWIDTHS, RATES
 from fsmatrix.results.formats.io500.text import Entry, Scores
 
@@ -14,12 +15,45 @@ PARTS = ("bandwidth", "rate", "total")
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Stored):
     """A printed score that its phases do not give.  GiB/s, thousands per second, or the total."""
 
     part: str  # of PARTS
     printed: float
     recomputed: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedScores(Stored):
+    """GiB/s, thousands per second, and the total."""
+
+    bandwidth: float
+    rate: float
+    total: float
+    invalid: bool
+    product: bool  # the total is the product of both, not its root
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFacts(Stored):
+    """The facts of a run; scores where they were printed."""
+
+    mode: str
+    scores: PrintedScores | None = None
+    scores_recomputed: Mapping[str, float] | None = None  # by PARTS
+    scores_differ: tuple[Difference, ...] | None = None
+    configuration: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseFacts(Stored):
+    """The facts of a phase that are IO500's own."""
+
+    score: float
+    unit: str
+    scored: bool
+    seconds_of_all: float
+    own_output: bool  # IOR's or mdtest's own output was understood
 
 
 def recomputed(entries: Mapping[str, Entry]) -> Scores:

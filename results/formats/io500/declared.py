@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from fsmatrix.results.evidence.values import Json
+
 _FILES = re.compile(
     r"system-information\.(txt|json)|.{1,80}\.sh|io500\.cfg|io-500-summary\..{1,60}\.txt"
 )
@@ -115,7 +117,7 @@ def _of_json(text: str) -> Iterator[tuple[str, str]]:
                 yield from _attributes(str(node.get("type")), given)
 
 
-def _attributes(kind: str, given: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _attributes(kind: str, given: dict[str, Json]) -> Iterator[tuple[str, str]]:
     names = _OF_STORAGE if kind == "StorageSystem" else _NODES if kind == "information" else ()
     for name in names:
         if isinstance(value := given.get(name), str):

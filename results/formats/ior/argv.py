@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from fsmatrix.results.formats.ior.model import size
 
@@ -32,13 +31,13 @@ DIRECTIVES = {
 }
 
 
-def settings(argv: Sequence[str]) -> dict[str, Any]:
+def settings(argv: Sequence[str]) -> dict[str, str | int]:
     """Settings by the names of the workload's options, and `read`, `write`, `script`.
 
     What is not on the command line is absent, except flags: without its flag one is off.
     A run by a script (-f) tells only `script`.
     """
-    seen: dict[str, Any] = dict.fromkeys(FLAGS.values(), False)
+    seen: dict[str, str | int] = dict.fromkeys(FLAGS.values(), False)
     seen |= {"direct": False, "stonewall_wear_out": False}
     access: set[str] = set()
     words = iter(argv[1:])
@@ -69,7 +68,7 @@ def settings(argv: Sequence[str]) -> dict[str, Any]:
     return seen
 
 
-def _value(seen: dict[str, Any], letter: str, value: str) -> None:
+def _value(seen: dict[str, str | int], letter: str, value: str) -> None:
     if letter == "a":
         seen["api"] = value
     elif letter == "f":

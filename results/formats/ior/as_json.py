@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from fsmatrix.results.evidence.values import inside
 from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.formats.ior.as_text import BANNER, MUST, put_option
 from fsmatrix.results.formats.ior.model import (
@@ -19,6 +19,7 @@ from fsmatrix.results.formats.ior.model import (
     Number,
     Output,
     Row,
+    Setting,
     Test,
     number,
     numbered_lines,
@@ -51,7 +52,7 @@ def _positive(value: str) -> int | None:
     return whole(value) or None
 
 
-PARAMETERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+PARAMETERS: Mapping[str, tuple[str, Callable[[str], Setting]]] = {
     "deadlineForStonewall": ("stonewall", _positive),
     "stoneWallingWearOut": ("stonewall_wear_out", _flag),
     "nodes": ("nodes", _positive),
@@ -180,7 +181,8 @@ class JsonReader:
         if name == "started":
             facts.setdefault(name, value)
         elif name != "path":
-            facts.setdefault("file_system", {}).setdefault(name, value)
+            seen = inside(facts, "file_system")
+            facts["file_system"] = {**seen, name: seen.get(name, value)}
 
     def _collect(self, key: str, value: str) -> None:
         """A key of a result or of a summary row."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.formats.ior.model import (
@@ -12,6 +11,7 @@ from fsmatrix.results.formats.ior.model import (
     Number,
     Output,
     Row,
+    Setting,
     Test,
     has_decimal_comma,
     number,
@@ -51,7 +51,7 @@ def _some(value: str) -> int | None:
 
 
 # key of the "Options" block -> settings; sizes are what was printed, maybe rounded
-OPTIONS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+OPTIONS: Mapping[str, tuple[str, Callable[[str], Setting]]] = {
     "api": ("api", str),
     "access": ("file_per_process", _is("file-per-process")),
     "type": ("collective", _is("collective")),

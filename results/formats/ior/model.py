@@ -10,8 +10,9 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias, TypedDict
 
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.formats.base import Note
 
 MIB = 1 << 20
@@ -48,6 +49,16 @@ class Number:
         """Whether `value` may have been printed so."""
         slack = 1e-9 * abs(value)
         return self.low - slack <= value <= self.high + slack
+
+
+Setting: TypeAlias = str | int | Number | None
+Settings: TypeAlias = Mapping[str, Setting]
+
+
+def count_of(settings: Settings, name: str) -> int | None:
+    """The whole number that a setting is; None if it is none, or not known."""
+    value = settings.get(name)
+    return value if isinstance(value, int) else None
 
 
 def number(text: str) -> Number | None:
@@ -115,20 +126,20 @@ class Test:
     __test__ = False  # not one of pytest's
 
     line: int = 0
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Setting] = field(default_factory=dict)
     conflicts: set[str] = field(default_factory=set)
     taken: list[Row] = field(default_factory=list)
     places: dict[tuple[str, int | None], Row] = field(default_factory=dict)
     lost: set[tuple[str, int | None]] = field(default_factory=set)
     removals: list[float] = field(default_factory=list)
     summary: dict[str, Mapping[str, str]] = field(default_factory=dict)  # by access
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: dict[str, Json] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     messages: set[str] = field(default_factory=set)  # of the notes
     errors: list[str] = field(default_factory=list)
     damaged: int = 0  # results that could not be used
 
-    def put(self, name: str, value: Any, line: int) -> None:
+    def put(self, name: str, value: Setting, line: int) -> None:
         """Remember a setting; another value for the same one makes it unknown."""
         if value is None:
             return
@@ -217,17 +228,25 @@ _ERROR = re.compile(r"(?:ior )?ERROR(?: \([^)]*\))?: (.+)")
 _QUIET = re.compile(r"maybe caused by deadline|DUMMY (?:initialized|finalized)", re.IGNORECASE)
 
 
+class Pending(TypedDict, total=False):
+    """What messages say about the next result: fields of Row."""
+
+    moved: int
+    stonewall: Mapping[str, float]
+    wrong: int
+
+
 class Log:
     """IOR's messages, which stand among its results in any format."""
 
     def __init__(self, test: Callable[[], Test]) -> None:
         self._test = test
-        self._pending: dict[str, Any] = {}
+        self._pending: Pending = {}
         self._warnings = 0
         self._known: set[str] = set()  # warnings that were seen already
 
-    def take(self) -> dict[str, Any]:
-        """What the messages since the last result say about this one: fields of Row."""
+    def take(self) -> Pending:
+        """What the messages since the last result say about this one."""
         pending, self._pending = self._pending, {}
         return pending
 

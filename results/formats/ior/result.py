@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from fsmatrix.results import iterations
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.formats.base import Note, Parsed, ParseError, totals
 from fsmatrix.results.formats.ior.failure import failure_of
-from fsmatrix.results.formats.ior.model import KIB, MIB, Output, Row, Test
+from fsmatrix.results.formats.ior.model import KIB, MIB, Output, Row, Settings, Test, count_of
 from fsmatrix.results.formats.ior.rows import LARGEST, Iteration, counted, merge, transfer_size
 from fsmatrix.results.record import Phase
 
@@ -43,15 +43,15 @@ def result(output: Output, test: Test, inline: bool, source: str) -> Parsed:
             notes += phase_notes
     failure = _failure(output, test, problems)
     notes += _remarks(output, test)
-    facts: dict[str, Any] = {
+    facts: dict[str, Json] = {
         "machine": output.head.get("Machine"),
         "finished": output.head.get("Finished"),
         "remove_seconds": test.removals or None,
         "banners": output.banners if output.banners > 1 else None,
-        "test": settings.get("test"),
-        "tasks_per_node": settings.get("tasks_per_node"),
+        "test": count_of(settings, "test"),
+        "tasks_per_node": count_of(settings, "tasks_per_node"),
         "checks": _checks(test) or None,
-        "keep": settings.get("keep"),
+        "keep": bool(settings.get("keep")),
         **test.facts,
     }
     return Parsed(
@@ -59,9 +59,11 @@ def result(output: Output, test: Test, inline: bool, source: str) -> Parsed:
         version=output.version,
         phases=tuple(phases),
         argv=argv,
-        options={name: settings[name] for name in OPTIONS if name in settings},
-        nodes=settings.get("nodes"),
-        processes=settings.get("tasks"),
+        options={
+            name: value for name in OPTIONS if isinstance(value := settings.get(name), str | int)
+        },
+        nodes=count_of(settings, "nodes"),
+        processes=count_of(settings, "tasks"),
         started=str(test.facts.get("started") or output.head.get("Began", "")),
         failure=failure,
         notes=tuple(notes),
@@ -99,7 +101,7 @@ def _phase(
     return nested(name, kept, test.settings, source), notes
 
 
-def nested(name: str, kept: Sequence[Iteration], settings: Mapping[str, Any], source: str) -> Phase:
+def nested(name: str, kept: Sequence[Iteration], settings: Settings, source: str) -> Phase:
     """A phase of iterations; they are parts of it, not independent repetitions."""
     bytes_ = sum(part.bytes for part in kept)
     if bytes_ > LARGEST:
@@ -108,9 +110,9 @@ def nested(name: str, kept: Sequence[Iteration], settings: Mapping[str, Any], so
     if None in numbers:  # JSON has none
         numbers = list(range(len(kept)))
     rows = [{**printed(p, settings), "number": n or 0} for p, n in zip(kept, numbers, strict=True)]
-    facts: dict[str, Any] = {"window": "open to close"}
-    if settings.get("stonewall"):
-        facts["stonewall_seconds"] = float(settings["stonewall"])
+    facts: dict[str, Json] = {"window": "open to close"}
+    if stonewall := count_of(settings, "stonewall"):
+        facts["stonewall_seconds"] = float(stonewall)
         facts["wear_out"] = bool(settings.get("stonewall_wear_out"))
     if name == "write" and "fsync" in settings:
         facts["synced"] = bool(settings["fsync"] or settings.get("fsync_per_write"))
@@ -128,13 +130,13 @@ def nested(name: str, kept: Sequence[Iteration], settings: Mapping[str, Any], so
     )
 
 
-def operations(part: Iteration, settings: Mapping[str, Any]) -> int:
+def operations(part: Iteration, settings: Settings) -> int:
     """Transfers of an iteration: bytes / transfer size."""
     size = transfer_size(part.row, settings)
     return part.bytes // size if size > 0 else 0
 
 
-def printed(part: Iteration, settings: Mapping[str, Any]) -> dict[str, float]:
+def printed(part: Iteration, settings: Settings) -> dict[str, float]:
     """An iteration as column -> value (iterations.COLUMNS), in SI units."""
     row = part.row
     values: dict[str, float] = {
@@ -163,12 +165,12 @@ def _failure(output: Output, test: Test, problems: Sequence[str]) -> str:
     settings = test.settings
     if output.finished is False and test is output.test:
         reasons.append("the output is cut: its end is missing")
-    wanted = settings.get("iterations")
+    wanted = count_of(settings, "iterations")
     for name in PHASES:
         asked = settings.get(name, name in test.summary)
         have = sum(row.access == name for row in test.rows)
         fewer = bool(asked) and not settings.get("limited")  # -T may end the test before
-        if wanted and (have > int(wanted) or (fewer and have < int(wanted))):
+        if wanted and (have > wanted or (fewer and have < wanted)):
             reasons.append(f"{name} has {have} of {wanted} iterations")
     if test.damaged:
         reasons.append(f"{test.damaged} results are damaged")
@@ -182,7 +184,7 @@ def _failure(output: Output, test: Test, problems: Sequence[str]) -> str:
     return "; ".join([reason, *reasons] if reason else reasons)
 
 
-def _checks(test: Test) -> list[dict[str, Any]]:
+def _checks(test: Test) -> list[dict[str, Json]]:
     """Rows of the checks that IOR before 3.0 printed."""
     return [
         {

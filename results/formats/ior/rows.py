@@ -8,12 +8,20 @@ interval bytes / bandwidth and the interval of the printed time overlap.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fsmatrix.results.formats.ior.argv import settings as settings_of_argv
-from fsmatrix.results.formats.ior.model import KIB, MIB, Number, Row, Test, whole
+from fsmatrix.results.formats.ior.model import (
+    KIB,
+    MIB,
+    Number,
+    Row,
+    Settings,
+    Test,
+    count_of,
+    whole,
+)
 
 LARGEST = (1 << 63) - 1
 ROUNDED = 6  # bytes: half of 0.01 KiB
@@ -49,9 +57,9 @@ def merge(test: Test, argv: Sequence[str]) -> None:
         settings.setdefault(
             name,
             _exact(
-                printed,
+                printed if isinstance(printed, Number) else None,
                 whole(summary.get(name, "")),
-                asked.get(name),
+                count_of(asked, name),
                 column.pop() if len(column) == 1 else None,
             ),
         )
@@ -92,10 +100,10 @@ def _whole_bytes(column: Number) -> int | None:
 def _expected(test: Test) -> int | None:
     """Bytes of one access of one iteration when nothing cuts it short."""
     settings = test.settings
-    names = ("block_size", "segments", "tasks")
-    if not all(settings.get(name) for name in names):
+    counts = [count_of(settings, name) or 0 for name in ("block_size", "segments", "tasks")]
+    if not all(counts):
         return None
-    expected = math.prod(int(settings[name]) for name in names)
+    expected = math.prod(counts)
     printed = settings.get("aggregate_printed")
     if expected > LARGEST or (isinstance(printed, Number) and not printed.holds(expected)):
         return None
@@ -142,10 +150,10 @@ def counted(row: Row, test: Test, inline: bool) -> Iteration | None:
     return _derived(row, test, stonewalled or expected is not None)
 
 
-def transfer_size(row: Row, settings: Mapping[str, Any]) -> int:
+def transfer_size(row: Row, settings: Settings) -> int:
     """Bytes of one transfer: the row has KiB with two digits, the options have it exactly."""
     printed = round(row.numbers["transfer_size"].value * KIB)
-    declared = int(settings.get("transfer_size") or 0)
+    declared = count_of(settings, "transfer_size") or 0
     return declared if abs(declared - printed) <= ROUNDED else printed
 
 
@@ -156,7 +164,7 @@ def _derived(row: Row, test: Test, any_amount: bool) -> Iteration | None:
     if not 0 < low <= high <= LARGEST:
         return None
     block, transfer = round(row.numbers["block"].value * KIB), transfer_size(row, test.settings)
-    tasks = int(test.settings.get("tasks") or 0)
+    tasks = count_of(test.settings, "tasks") or 0
     unit = transfer if any_amount else block * tasks
     if unit <= 0:
         return None

@@ -5,16 +5,16 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from fsmatrix.results import iterations
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, totals
 from fsmatrix.results.formats.mdtest.argv import Tree
 from fsmatrix.results.formats.mdtest.phases import Phases
 from fsmatrix.results.formats.mdtest.ranks import Ranks, read_ranks
-from fsmatrix.results.formats.mdtest.text import LAUNCHED, Run, Test, Trouble, runs_of
+from fsmatrix.results.formats.mdtest.text import LAUNCHED, Problem, Run, Test, runs_of
 from fsmatrix.results.record import Phase
 
 MOST_NOTES = 20
@@ -150,18 +150,18 @@ def _phases(
     builder = Phases(run, test, ranks, notes, before)
     phases = builder.all()
     read = any(phase.name == "read" and not phase.bytes.any() for phase in phases)
-    if read and not any(EMPTY_READ in trouble.text for trouble in run.troubles.values()):
+    if read and not any(EMPTY_READ in problem.text for problem in run.problems.values()):
         notes.append(Note("empty-read", NO_BYTES, phase="read"))
     return phases, tuple(notes)
 
 
-def _recorded(run: Run) -> dict[str, Any]:
+def _recorded(run: Run) -> dict[str, Json]:
     return {name: value for name, value in (run.options or {}).items() if name in RECORDED}
 
 
 def _failure(run: Run, test: Test | None, phases: Sequence[Phase]) -> str:
     """Why the run failed; empty if it did not."""
-    worst = [trouble for trouble in run.troubles.values() if trouble.severity != "WARNING"]
+    worst = [problem for problem in run.problems.values() if problem.severity != "WARNING"]
     if worst:
         return f"mdtest says: {worst[0].text}"
     if run.command_error:
@@ -173,15 +173,15 @@ def _failure(run: Run, test: Test | None, phases: Sequence[Phase]) -> str:
         return 'the output is cut: it has no line "-- finished at"'
     if test is None or not phases:
         return NO_RESULT
-    serious = [trouble for trouble in run.troubles.values() if not _harmless(trouble)]
+    serious = [problem for problem in run.problems.values() if not _harmless(problem)]
     if serious:
         return f"mdtest went on after {run.counts[serious[0].kind]} errors: {serious[0].text}"
     return ""
 
 
-def _harmless(trouble: Trouble) -> bool:
+def _harmless(problem: Problem) -> bool:
     """Warnings that are no failed operation; others are: "unable to stat file ..."."""
-    return trouble.severity == "WARNING" and not trouble.kind.startswith(FAILED_OPERATIONS)
+    return problem.severity == "WARNING" and not problem.kind.startswith(FAILED_OPERATIONS)
 
 
 FAILED_OPERATIONS = (
@@ -207,14 +207,14 @@ def _notes(run: Run) -> Iterator[Note]:
     if options.get("stonewall") and not options.get("files_only"):
         text = "-W without -F: mdtest counts directories that it may not have made"
         yield Note("miscounted", text, run.command_line)
-    for trouble in list(run.troubles.values())[:MOST_NOTES]:
-        count = run.counts[trouble.kind]
-        message = trouble.text.split("WARNING: ", 1)[-1]
-        if EMPTY_READ in trouble.text:
-            yield Note("empty-read", message, trouble.line, "read")
+    for problem in list(run.problems.values())[:MOST_NOTES]:
+        count = run.counts[problem.kind]
+        message = problem.text.split("WARNING: ", 1)[-1]
+        if EMPTY_READ in problem.text:
+            yield Note("empty-read", message, problem.line, "read")
         else:
             often = f" ({count} of this kind)" if count > 1 else ""
-            yield Note("warning", message + often, trouble.line)
+            yield Note("warning", message + often, problem.line)
 
 
 def joined(parts: Sequence[Phase]) -> Phase:

@@ -6,7 +6,8 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from fsmatrix.results.evidence.values import Scalar
 
 # letter -> name in the words of the workload, and what follows it
 FLAGS: dict[str, str] = {
@@ -76,13 +77,13 @@ _SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _MODULE = re.compile(r"[a-z]{2,12}\.[A-Za-z_.-]{2,40}", re.ASCII)
 
 
-def parse_arguments(arguments: Sequence[str]) -> dict[str, Any]:
+def parse_arguments(arguments: Sequence[str]) -> dict[str, Scalar]:
     """Options of mdtest's arguments (without the program); ValueError if one is not known.
 
     Values of options that have names of their own; flags are True, sizes int.  The long ones
     and those of modules ("--dfs.pool=p") keep their own names: {"dfs.pool": "p"}.
     """
-    options: dict[str, Any] = {}
+    options: dict[str, Scalar] = {}
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
@@ -97,7 +98,7 @@ def parse_arguments(arguments: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-def _short(letters: str, given: str | None, rest: list[str], options: dict[str, Any]) -> None:
+def _short(letters: str, given: str | None, rest: list[str], options: dict[str, Scalar]) -> None:
     """`-n 3`, `-n=3`, `-n3`, `-Fu`: as mdtest reads them."""
     for index, letter in enumerate(letters):
         if letter in FLAGS:
@@ -118,7 +119,7 @@ def _short(letters: str, given: str | None, rest: list[str], options: dict[str, 
         return
 
 
-def _long(name: str, given: str | None, rest: list[str], options: dict[str, Any]) -> None:
+def _long(name: str, given: str | None, rest: list[str], options: dict[str, Scalar]) -> None:
     if name in LONG_FLAGS:
         options[LONG_FLAGS[name]] = True
     elif name in LONG_SIZES:
@@ -149,7 +150,7 @@ def size(text: str) -> int:
     return int(match[1]) << _SHIFTS[match[2].lower()]
 
 
-def parse_command(text: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+def parse_command(text: str) -> tuple[tuple[str, ...], dict[str, Scalar]]:
     """argv and options of what follows "Command line used:"; ValueError if it is damaged."""
     argv = tuple(shlex.split(text))
     if not argv:
@@ -166,7 +167,7 @@ class Tree:
     items: int  # files, and as many directories, of one task
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Tree:
+    def of(cls, options: Mapping[str, Scalar]) -> Tree:
         """As mdtest 3.2 to 4.1 computes them (src/mdtest.c, "setup total number of items").
 
         -n is rounded down to a multiple of the directories that hold items; with -I every one
@@ -182,7 +183,7 @@ class Tree:
         holding = leaves if options.get("leaf_only") else total
         items = int(options.get("items", 0))
         if each := options.get("items_per_directory", 0):
-            items = items or each * holding
+            items = items or int(each) * holding
         else:
             items = items // holding * holding
         return cls(total, leaves, items)

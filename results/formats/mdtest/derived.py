@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
+from fsmatrix.results.evidence.values import Scalar
 from fsmatrix.results.formats.mdtest.ranks import Ranks
 from fsmatrix.results.formats.mdtest.text import Row, Run
 
@@ -21,7 +21,7 @@ class Unknown(Exception):
     """A number cannot be known; the text says why."""
 
 
-def creating(options: Mapping[str, Any]) -> bool:
+def creating(options: Mapping[str, Scalar]) -> bool:
     """Whether mdtest creates the files that it works on."""
     return bool(options.get("create_only")) or not any(options.get(option) for option in SELECTING)
 
@@ -33,7 +33,7 @@ def status_lost(run: Run, ranks: Ranks | None) -> bool:
         return False
     if ranks is not None and ranks.items is not None:
         return False
-    return not any("stonewall status file" in trouble.text for trouble in run.troubles.values())
+    return not any("stonewall status file" in problem.text for problem in run.problems.values())
 
 
 def derived(

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from fsmatrix.results import iterations
+from fsmatrix.results.evidence.values import Json, Scalar
 from fsmatrix.results.formats.base import Note, totals
 from fsmatrix.results.formats.mdtest.argv import Tree
 from fsmatrix.results.formats.mdtest.derived import (
@@ -73,7 +73,7 @@ class Phases:
         return tuple(phase for phase in phases if phase is not None)
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> Mapping[str, Scalar]:
         """Options of the command line, by name."""
         return self.run.options or {}
 
@@ -128,7 +128,7 @@ class Phases:
         if name in TREES:
             trees = tasks if options.get("unique_dir") else 1
             if both and not options.get("unique_dir"):
-                trees = options["items"] // options["items_per_directory"]
+                trees = int(options["items"]) // int(options["items_per_directory"])
             return tree.directories, tree.directories * trees
         if both and tree.directories > 1:
             raise Unknown("with -n, -I and -z together mdtest counts other items than it makes")
@@ -148,8 +148,10 @@ class Phases:
         return each * tasks, done
 
     def _counted_in_vain(self) -> bool:
-        in_loop = self.options.get("items_per_directory") == 1 and self.options.get("items", 0) > 1
-        missing = any("support rename" in trouble.text for trouble in self.run.troubles.values())
+        in_loop = (
+            self.options.get("items_per_directory") == 1 and int(self.options.get("items", 0)) > 1
+        )
+        missing = any("support rename" in problem.text for problem in self.run.problems.values())
         return missing or in_loop
 
     def _items(self, tree: Tree) -> int:
@@ -231,7 +233,7 @@ class Phases:
         size = {"create": "write_bytes", "read": "read_bytes"}.get(name)
         each = int(options.get(size, 0)) if size else 0
         errors = sum(self.run.counts[kind] for kind in ERRORS.get(name, ()))
-        facts: dict[str, Any] = {"window": WINDOW}
+        facts: dict[str, Json] = {"window": WINDOW}
         if name == "create" or (options.get("call_sync") and name not in TREES):
             facts["synced"] = bool(options.get("call_sync") or (options.get("sync") and each))
         if name == "create" and options.get("stonewall"):

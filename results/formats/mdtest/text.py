@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
+from fsmatrix.results.evidence.values import Scalar
 from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.formats.mdtest.argv import UNREADABLE, parse_command
 
@@ -91,7 +91,7 @@ class Test:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class Problem:
     """The first warning or error of its kind."""
 
     text: str
@@ -111,12 +111,12 @@ class Run:
     started: str = ""
     finished: str = ""
     argv: tuple[str, ...] = ()
-    options: dict[str, Any] | None = None
+    options: dict[str, Scalar] | None = None
     command_line: int = 0
     command_error: str = ""
     status_items: set[int] = field(default_factory=set)
     tests: list[Test] = field(default_factory=list)
-    troubles: dict[str, Trouble] = field(default_factory=dict)
+    problems: dict[str, Problem] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     oddities: list[tuple[str, int]] = field(default_factory=list)  # damage seen, where
     overlaps: bool = False  # began before the one before it had shown a result or its end
@@ -143,7 +143,7 @@ class Scanner:
         for number, line in enumerate(lines, 1):
             self._line(line.rstrip(), number, whole=number < len(lines))
         for early, number in self._early if self.runs else ():
-            self._trouble(self.runs[0], early, number)
+            self._problem(self.runs[0], early, number)
         for run in self.runs:
             run.stray = self._stray
         return self.runs
@@ -205,7 +205,7 @@ class Scanner:
             self.runs[-1].mixed = True
         elif _TROUBLE.search(line):
             if self.runs:
-                self._trouble(self.runs[-1], line, number)
+                self._problem(self.runs[-1], line, number)
             elif len(self._early) < MOST_KINDS:
                 self._early.append((line, number))
 
@@ -269,17 +269,17 @@ class Scanner:
         if status := _STATUS.search(line):
             run.status_items.add(int(status[1]))
         elif _TROUBLE.search(line):
-            self._trouble(run, line, number)
+            self._problem(run, line, number)
 
-    def _trouble(self, run: Run, line: str, number: int) -> None:
+    def _problem(self, run: Run, line: str, number: int) -> None:
         word = _TROUBLE.search(line)
         assert word is not None
         unable = _UNABLE.search(line)
         kind = f"{unable[1]} {unable[2]}" if unable else line[:200]
         severity = {"WARNING": "WARNING", "FAILED in": "FAILED"}.get(word[1], "ERROR")
-        if kind in run.troubles or len(run.troubles) < MOST_KINDS:
+        if kind in run.problems or len(run.problems) < MOST_KINDS:
             run.counts[kind] += 1
-            run.troubles.setdefault(kind, Trouble(line.strip()[:300], number, kind, severity))
+            run.problems.setdefault(kind, Problem(line.strip()[:300], number, kind, severity))
 
 
 def runs_of(text: str, source: str) -> Iterator[Run]:

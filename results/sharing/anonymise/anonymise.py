@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -19,13 +19,18 @@ from ruamel.yaml.tokens import KeyToken, ScalarToken
 
 from fsmatrix.results.case import canonical_json
 from fsmatrix.results.evidence.evidence import Evidence
-from fsmatrix.results.evidence.stored import StoredError, read
+from fsmatrix.results.evidence.rank import Rank
+from fsmatrix.results.evidence.stored import Stored, StoredError, read
+from fsmatrix.results.evidence.values import Json, JsonObject, inside
 from fsmatrix.results.files.run.recordcheck import ANONYMISED
 from fsmatrix.results.record import Finding, Monitor, Phase, RunRecord
 from fsmatrix.results.sharing.anonymise.names import FIELDS, SOURCES
 from fsmatrix.results.sharing.anonymise.text import Rewriter
 from fsmatrix.results.sharing.anonymise.vocabulary import Vocabulary
 
+S = TypeVar("S", bound=Stored)
+V = TypeVar("V")
+W = TypeVar("W")
 _COMMENT = re.compile(r"(?<!\S)#[^\n]*")
 _BLANK = re.compile(r"[ \t]*\n(?:[ \t]*\n)+")
 _JOB = re.compile(r"[0-9]+(?:[._][0-9a-z]+)*")
@@ -120,12 +125,11 @@ class Anonymiser:
             return self.rewriter.field(kind, str(value))
         return value
 
-    def _mapping(self, value: Mapping[str, Any]) -> dict[str, Any]:
+    def _mapping(self, value: JsonObject) -> dict[str, Json]:
         renamed = {self.label(str(k)): self.document(v, _kind(str(k))) for k, v in value.items()}
         _same_size(value, renamed)
-        if isinstance(value.get("key"), str) and "value" in value:
-            last = value["key"].rpartition(".")[2]
-            renamed["value"] = self.document(value["value"], _kind(last))
+        if isinstance(key := value.get("key"), str) and "value" in value:
+            renamed["value"] = self.document(value["value"], _kind(key.rpartition(".")[2]))
         return renamed
 
     # -- records ---------------------------------------------------------------------------
@@ -146,7 +150,7 @@ class Anonymiser:
             coordinates=self._coordinates(record.coordinates),
             environment={**self.document(record.environment), ANONYMISED: True},
             companions=tuple(map(self.label, record.companions)),
-            ranks=tuple(self.document(rank) for rank in record.ranks),
+            ranks=tuple(map(self._rank, record.ranks)),
             phases=tuple(map(self._phase, record.phases)),
             monitor=self._monitor(record.monitor) if record.monitor else None,
             evidence=self._evidence(record.evidence),
@@ -160,11 +164,12 @@ class Anonymiser:
         except (ValueError, TypeError):
             return self.rewriter.text(case)
 
-    def _coordinates(self, levels: Mapping[str, Any]) -> dict[str, Any]:
-        renamed: dict[str, Any] = self.document(levels)
+    def _coordinates(self, levels: JsonObject) -> dict[str, Json]:
+        renamed: dict[str, Json] = self.document(levels)
         for (factor, before), after in zip(levels.items(), renamed.values(), strict=True):
             if (
                 isinstance(before, str)
+                and isinstance(after, str)
                 and self._levels.setdefault((factor, after), before) != before
             ):
                 raise ClashError(
@@ -175,16 +180,18 @@ class Anonymiser:
 
     def _evidence(self, evidence: Evidence) -> Evidence:
         stored = evidence.document()
-        rewritten: dict[str, Any] = self.document(stored)
+        rewritten: dict[str, Json] = self.document(stored)
         if evidence.cpu:  # by phase, then by host
             rewritten["cpu"] = {
-                self.label(phase): self._keys(shares, self.document, self.text)
-                for phase, shares in stored["cpu"].items()
+                self.label(phase): self._keys(
+                    inside(stored, "cpu", phase), self.document, self.text
+                )
+                for phase in evidence.cpu
             }
-        try:
-            return read(Evidence, rewritten, "evidence")
-        except StoredError as error:
-            raise ClashError(f"a name is a word of the evidence too: {error}") from error
+        return _typed(Evidence, rewritten, "evidence")
+
+    def _rank(self, rank: Rank) -> Rank:
+        return _typed(Rank, self.document(rank.document()), "rank")
 
     def _phase(self, phase: Phase) -> Phase:
         return replace(
@@ -213,7 +220,12 @@ class Anonymiser:
             evidence=self.document(finding.evidence),
         )
 
-    def _keys(self, values: Mapping[str, Any], value: Any, key: Any = None) -> dict[str, Any]:
+    def _keys(
+        self,
+        values: Mapping[str, V],
+        value: Callable[[V], W],
+        key: Callable[[str], str] | None = None,
+    ) -> dict[str, W]:
         renamed = {(key or self.label)(name): value(item) for name, item in values.items()}
         _same_size(values, renamed)
         return renamed
@@ -249,7 +261,14 @@ def _kind(name: str) -> str:
     return "source" if lower in SOURCES else FIELDS.get(lower, "")
 
 
-def _plain(record: RunRecord) -> dict[str, Any]:
+def _typed(kind: type[S], rewritten: Any, key: str) -> S:
+    try:
+        return read(kind, rewritten, key)
+    except StoredError as error:
+        raise ClashError(f"a name is a word of the evidence too: {error}") from error
+
+
+def _plain(record: RunRecord) -> dict[str, Json]:
     """The record's texts as data: for the first pass."""
     return {
         "texts": dict(record.texts),
@@ -258,7 +277,7 @@ def _plain(record: RunRecord) -> dict[str, Any]:
         "argv": record.argv,
         "factors": record.coordinates,
         "environment": record.environment,
-        "ranks": record.ranks,
+        "ranks": [rank.document() for rank in record.ranks],
         "evidence": record.evidence.document(),
         "attachment": record.attachment,
         "own": [record.session, record.engine, record.engine_version],
@@ -270,6 +289,6 @@ def _plain(record: RunRecord) -> dict[str, Any]:
     }
 
 
-def _same_size(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+def _same_size(before: Mapping[str, object], after: Mapping[str, object]) -> None:
     if len(before) != len(after):
         raise ClashError(f"of the names {', '.join(map(str, before))} two would become the same")

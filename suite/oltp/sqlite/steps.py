@@ -7,9 +7,9 @@ import pwd
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.suite.oltp import clients, consistency, logs
+from fsmatrix.suite.oltp.answers import Answer, Checked, Loaded, Worked
 from fsmatrix.suite.oltp.clients import Users
 from fsmatrix.suite.oltp.problems import OltpError
 from fsmatrix.suite.oltp.rows import Rows
@@ -19,7 +19,7 @@ from fsmatrix.suite.oltp.sqlite.database import Database
 from fsmatrix.suite.oltp.task import SQLITE, SQLITE_DATA, Task
 
 
-def do(task: Task, folder: Path, memory: Path | None = None) -> dict[str, Any]:
+def do(task: Task, folder: Path, memory: Path | None = None) -> Answer:
     """The step of a task; `folder`: of ours, for logs and for what SQLite sorts in files.
 
     `memory`: the cgroup of the users, if their memory is limited.
@@ -39,18 +39,16 @@ def do(task: Task, folder: Path, memory: Path | None = None) -> dict[str, Any]:
         os.chdir("/")
 
 
-def load(task: Task, database: Database, folder: Path) -> dict[str, Any]:
+def load(task: Task, database: Database, folder: Path) -> Loaded:
     """Make the database."""
     del folder
     began = time.monotonic()
     seconds = database.load(Rows(task.warehouses, int(task.seed)))
-    return {
-        "database_bytes": database.size,
-        "seconds": {**seconds, "all": time.monotonic() - began},
-    }
+    seconds["all"] = time.monotonic() - began
+    return Loaded(database_bytes=database.size, seconds=seconds)
 
 
-def run(task: Task, database: Database, folder: Path) -> dict[str, Any]:
+def run(task: Task, database: Database, folder: Path) -> Worked:
     """Let the users work; what they did after the warm-up."""
     seconds = task.warm_up + task.seconds
     seed = int(task.seed) % (1 << 31)
@@ -68,23 +66,14 @@ def run(task: Task, database: Database, folder: Path) -> dict[str, Any]:
     counted = logs.count(
         clients.logs(folder), virtual.NAMES, task.users, window, lag=bool(task.rate)
     )
-    return {
-        "engine": SQLITE,
-        "began": began,
-        "window": window,
-        "account": pwd.getpwuid(os.geteuid()).pw_name,
-        "settings": settings,
-        "wal_bytes": None,
-        "database_bytes": [before, database.size],
-        **counted.document(),
-    }
+    account = pwd.getpwuid(os.geteuid()).pw_name
+    return counted.answer(began, account, settings, (before, database.size), engine=SQLITE)
 
 
-def check(task: Task, database: Database, folder: Path) -> dict[str, Any]:
+def check(task: Task, database: Database, folder: Path) -> Checked:
     """Ask whether the consistency conditions hold."""
     del task, folder
-    violations = consistency.violations(database)
-    return {"violations": violations, "says": consistency.sentence(violations)}
+    return Checked.of(consistency.violations(database))
 
 
 def _after_crash(error: OltpError, database: Database) -> OltpError:
@@ -100,7 +89,7 @@ def _after_crash(error: OltpError, database: Database) -> OltpError:
     return OltpError(f"{error}; opened again it recovered in {seconds:.1f} s, and {state}")
 
 
-STEPS: Mapping[str, Callable[[Task, Database, Path], dict[str, Any]]] = {
+STEPS: Mapping[str, Callable[[Task, Database, Path], Answer]] = {
     "load": load,
     "run": run,
     "check": check,

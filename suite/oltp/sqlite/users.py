@@ -16,8 +16,8 @@ from multiprocessing import connection as waiting
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 
-from fsmatrix.backends.journal import cgroup as memory
 from fsmatrix.backends.system import libc
+from fsmatrix.backends.system.cgroups import memory
 from fsmatrix.suite.oltp.clients import LOG, SCRIPTS, Users
 from fsmatrix.suite.oltp.problems import OltpError
 from fsmatrix.suite.oltp.rows import Constants

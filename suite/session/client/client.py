@@ -15,12 +15,13 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fsmatrix.results.case import Geometry
+from fsmatrix.results.evidence.stored import Stored, StoredError
 from fsmatrix.results.process import boot_id
 from fsmatrix.suite.launchers.base import Launcher
 from fsmatrix.suite.session import wire
@@ -40,6 +41,7 @@ from fsmatrix.suite.session.client.orphaned_sessions import (
     remove_program_scratch,
     session_folder,
 )
+from fsmatrix.suite.session.messages import Answer, Answers, Call, Command, Hello, Quit, in_rows
 from fsmatrix.suite.session.stopping import Interrupted, StopFlag
 from fsmatrix.suite.session.wire import Arrays, ChannelClosed
 
@@ -47,12 +49,7 @@ START_SECONDS = 120.0
 END_SECONDS = 10.0
 
 
-@dataclass(frozen=True)
-class Reply:
-    """What a session answered: a message as JSON, and arrays by name."""
-
-    message: dict[str, Any]
-    arrays: Arrays
+S = TypeVar("S", bound=Stored)
 
 
 class Session:
@@ -78,7 +75,7 @@ class Session:
         self.stop = stop
         self._start_seconds = start_seconds
         self._in_job = in_job
-        self.hello: dict[str, Any] = {}
+        self.hello = Hello()
         self.words: tuple[str, ...] = ()  # the launcher's own, before the program's
         self._launched: Launched | None = None
         self._channel: socket.socket | None = None
@@ -121,15 +118,15 @@ class Session:
         late = f"the session did not start within {self._start_seconds:g} s"
         self._wait(listener, deadline, late)
         self._channel, _ = listener.accept()
-        self.hello = self._receive(deadline, late).message
-        asked, got = self.geometry.processes, len(self.hello["ranks"])
+        self.hello, _ = self._receive(Hello, deadline, late)
+        asked, got = self.geometry.processes, len(self.hello.ranks)
         if asked != got:
             raise SessionError(
                 f"asked for a world of {asked} ranks, MPI made one of {got}: the launcher "
                 f"{self.launcher.name!r} ({self.launcher.probe_result.program}) does not belong to "
-                f"the MPI library of mpi4py ({self.hello['mpi']}){self._cure()}"
+                f"the MPI library of mpi4py ({self.hello.mpi}){self._cure()}"
             )
-        self._launched.meet(self.hello["ranks"])
+        self._launched.meet(self.hello.ranks)
         if self.only_here:
             loopback.keep_local(self._launched.pid)
 
@@ -137,14 +134,15 @@ class Session:
     def only_here(self) -> bool:
         """Whether nobody on another machine must reach the launcher or a rank."""
         here = boot_id()
-        alone = all(rank["boot_id"] == here for rank in self.hello["ranks"])
+        alone = all(rank.boot_id == here for rank in self.hello.ranks)
         return alone and self.launcher.stays_here(self.geometry)
 
     def close(self) -> None:
         """End in good order, or by force, with all that is left; removes the session's folder."""
         if self.alive:
             with contextlib.suppress(SessionError):
-                self.request({"do": "quit", "to": self.everybody()}, END_SECONDS, urgent=True)
+                everybody = in_rows([rank.rank for rank in self.hello.ranks])
+                self.request(Quit(to=everybody), Answers, END_SECONDS, urgent=True)
                 assert self._launched is not None
                 self.alive = not self._launched.wait(END_SECONDS)
         if self.alive:
@@ -173,24 +171,15 @@ class Session:
             self._channel = None
 
     # -- talk ------------------------------------------------------------------------------
-    def everybody(self) -> list[int]:
-        """Numbers of all ranks of the world."""
-        return [rank["rank"] for rank in self.hello["ranks"]]
-
-    @property
-    def kernels(self) -> list[int]:
-        """One leader per kernel and mount namespace."""
-        return list(self.hello["kernels"])
-
     @property
     def pids(self) -> list[int]:
         """Processes of this kernel: the launcher and the ranks."""
         return [] if self._launched is None else self._launched.pids
 
     def request(
-        self, command: Mapping[str, Any], seconds: float, urgent: bool = False, late: str = ""
-    ) -> Reply:
-        """Send a command and wait for its answer.
+        self, command: Command, kind: type[S], seconds: float, urgent: bool = False, late: str = ""
+    ) -> tuple[S, Arrays]:
+        """Send a command and wait for its answer, which is of that kind; its arrays by name.
 
         DeadlinePassed (`late`: which limit, of what) after `seconds`, SessionDied with the reason
         if the session ended, Interrupted when the user wants to stop at once (not if `urgent`).
@@ -205,61 +194,39 @@ class Session:
             raise self._death(urgent) from error
         deadline = time.monotonic() + seconds
         try:
-            late = late or f"{command['do']}: no answer within {seconds:g} s"
-            return self._receive(deadline, late, urgent)
+            late = late or f"{type(command).__name__.lower()}: no answer within {seconds:g} s"
+            return self._receive(kind, deadline, late, urgent)
         except (SessionError, Interrupted):
             self.kill()
             raise
 
     def call(
-        self,
-        function: str,
-        access: Mapping[str, Any],
-        journal: Path,
-        seconds: float,
-        urgent: bool = False,
-        only_first: bool = False,
-        limit: str = "",
-        **arguments: Any,
-    ) -> list[dict[str, Any]]:
-        """A backend's node-side method on every kernel (or one); NodeError with what failed.
+        self, command: Call, seconds: float, limit: str = "", urgent: bool = False
+    ) -> tuple[Answer, ...]:
+        """A backend's node-side method on some kernels; NodeError with what failed.
 
         `limit` names what `seconds` are the rest of.
         """
-        reply = self.request(
-            {
-                "do": "call",
-                "to": self.kernels[:1] if only_first else self.kernels,
-                "function": function,
-                "access": dict(access),
-                "journal": str(journal),
-                "arguments": arguments,
-            },
-            seconds,
-            urgent,
-            f"{function}: no answer within {limit or f'{seconds:g} s'}",
-        )
-        return self.checked(reply, function)
+        late = f"{command.function}: no answer within {limit or f'{seconds:g} s'}"
+        reply, _ = self.request(command, Answers, seconds, urgent, late)
+        for answer in reply.answers:
+            if answer.error is not None:
+                text = f"{command.function} on {answer.host}: {answer.error}"
+                raise NodeError(text, host=answer.host)
+        return reply.answers
 
-    @staticmethod
-    def checked(reply: Reply, what: str) -> list[dict[str, Any]]:
-        """The answers of all kernels, none of which failed."""
-        answers: list[dict[str, Any]] = reply.message["answers"]
-        for answer in answers:
-            if "error" in answer:
-                raise NodeError(
-                    f"{what} on {answer['host']}: {answer['error']}", host=answer["host"]
-                )
-        return answers
-
-    def _receive(self, deadline: float, late: str, urgent: bool = False) -> Reply:
+    def _receive(
+        self, kind: type[S], deadline: float, late: str, urgent: bool = False
+    ) -> tuple[S, Arrays]:
         assert self._channel is not None
         self._wait(self._channel, deadline, late, urgent)
         self._channel.settimeout(max(deadline - time.monotonic(), 1.0))
         try:
-            return Reply(*wire.receive(self._channel))
+            return wire.unpack(wire.receive(self._channel), kind)
         except TimeoutError as error:
             raise DeadlinePassed(late) from error
+        except StoredError as error:
+            raise SessionError(f"an answer of the session cannot be used: {error}") from error
         except ChannelClosed as error:
             raise self._death(urgent) from error
 
@@ -289,8 +256,8 @@ class Session:
         if not urgent and self.stop.is_coming(self._in_job):
             return Interrupted()
         printed = "".join(map(self._launched.output, OUTPUTS))  # hydra speaks on stdout
-        died = explain_death(printed, self._launched.poll(), self.hello.get("ranks", []))
-        if self.hello or "rank" in died.facts:
+        died = explain_death(printed, self._launched.poll(), self.hello.ranks)
+        if self.hello.ranks or "rank" in died.facts:
             return died
         why = full_disk(tempfile.gettempdir()) or self._cure("if MPI did not start: ")
         return SessionDied(f"{died}{why}", **died.facts)

@@ -7,9 +7,10 @@ import json
 import re
 import shutil
 import signal
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from fsmatrix.results.evidence.rank import Rank
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.suite.session.wire import ERROR_MARK
 
 ROOM = 8 << 20  # bytes that the folders and shared memory of a session may want in TMPDIR
@@ -18,7 +19,7 @@ ROOM = 8 << 20  # bytes that the folders and shared memory of a session may want
 class SessionError(Exception):
     """The session cannot go on; `facts` tell what is known (rank, host, signal...)."""
 
-    def __init__(self, message: str, **facts: Any) -> None:
+    def __init__(self, message: str, **facts: Json) -> None:
         super().__init__(message)
         self.facts = facts
 
@@ -38,7 +39,7 @@ class DeadlinePassed(SessionError):
 def explain_death(
     printed: str,
     returncode: int | None,
-    ranks: Sequence[Mapping[str, Any]],
+    ranks: Sequence[Rank],
 ) -> SessionDied:
     """Why a session ended: from a rank's own words, the launcher's, or its exit status."""
     for line in printed.splitlines():
@@ -66,12 +67,12 @@ def full_disk(folder: str) -> str:
     return f"; {folder} has {free} bytes free (TMPDIR): No space left for MPI's own files"
 
 
-def _launcher_said(printed: str, ranks: Sequence[Mapping[str, Any]]) -> SessionDied | None:
+def _launcher_said(printed: str, ranks: Sequence[Rank]) -> SessionDied | None:
     """The rank that a launcher names, with its end; None if it names none.
 
     A rank whose neighbour has gone may complain first, with a PID of its own ("Local PID").
     """
-    by_pid = {rank["pid"]: rank for rank in ranks}
+    by_pid = {rank.pid: rank for rank in ranks}
     named = [
         match
         for match in re.finditer(r"(?<!Local )\bPID[:= ]+(\d+)", printed)
@@ -86,8 +87,8 @@ def _launcher_said(printed: str, ranks: Sequence[Mapping[str, Any]]) -> SessionD
         number = re.search(r"signal (\d+)|EXIT CODE: (\d+)", printed[match.end() : end])
         code = int(next(filter(None, number.groups()))) if number else 0
         how = f"was ended by signal {code} ({_signal_name(code)})" if code else "ended"
-        text = f"rank {rank['rank']} on {rank['host']} (pid {rank['pid']}) {how}"
-        deaths.append(SessionDied(text, rank=rank["rank"], host=rank["host"], signal=code))
+        text = f"rank {rank.rank} on {rank.host} (pid {rank.pid}) {how}"
+        deaths.append(SessionDied(text, rank=rank.rank, host=rank.host, signal=code))
     return next((death for death in deaths if death.facts["signal"]), deaths[0] if deaths else None)
 
 

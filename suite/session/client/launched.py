@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
+from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.results.process import Process, boot_id
 from fsmatrix.suite.session.programs import clean_environment
 
@@ -43,10 +43,10 @@ class Launched:
         """Processes of this kernel: the launcher and the ranks."""
         return [self.pid, *(rank.pid for rank in self._ranks)]
 
-    def meet(self, ranks: Iterable[Mapping[str, Any]]) -> None:
+    def meet(self, ranks: Iterable[Rank]) -> None:
         """Remember those of a session's ranks that are on this kernel."""
         here = boot_id()
-        pids = [rank["pid"] for rank in ranks if rank["boot_id"] == here]
+        pids = [rank.pid for rank in ranks if rank.boot_id == here]
         self._ranks = [rank for pid in pids if (rank := Process.of(pid)) is not None]
 
     def poll(self) -> int | None:

@@ -16,14 +16,14 @@ import secrets
 import signal
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.identity import Identity, carriers, carries, identity
+from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.asides import write_whole
 from fsmatrix.results.process import Process, boot_id
@@ -36,7 +36,19 @@ WAIT_SECONDS = 10.0
 TRIES = 5
 LIMIT = 16 << 20  # bytes of a note
 _NAME = re.compile(rf"{SCRATCH}[0-9a-f]{{16}}")
-_FIELDS = {"boot_id", "host", "store", "home", "conductor", "processes", "scratch"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note(Stored):
+    """A running session as its conductor writes it down; a process is its pid and start time."""
+
+    boot_id: str
+    host: str
+    store: str  # as of a journal's entry
+    home: str
+    conductor: tuple[int, ...] | None
+    processes: tuple[tuple[int, ...], ...]
+    scratch: tuple[str, ...]  # folders
 
 
 @dataclass(frozen=True)
@@ -91,17 +103,16 @@ def session_folder(scratch: Scratch | None) -> str:
 
 def remember(journals: Path, pids: Iterable[int], scratch: Scratch) -> None:
     """Write down the running session: its processes and its folders."""
-    noted = [place for pid in pids if (place := _noted(pid)) is not None]
-    facts = {
-        "boot_id": boot_id(),
-        "host": os.uname().nodename,
-        "store": scratch.own.store,
-        "home": str(scratch.own.folder),
-        "conductor": _noted(os.getpid()),
-        "processes": noted,
-        "scratch": [str(folder) for folder in scratch.folders],
-    }
-    write_whole(_file(journals), json.dumps(facts).encode())
+    note = Note(
+        boot_id=boot_id(),
+        host=os.uname().nodename,
+        store=scratch.own.store,
+        home=str(scratch.own.folder),
+        conductor=_noted(os.getpid()),
+        processes=tuple(place for pid in pids if (place := _noted(pid)) is not None),
+        scratch=tuple(map(str, scratch.folders)),
+    )
+    write_whole(_file(journals), json.dumps(note.document()).encode())
 
 
 def forget(journals: Path, scratch: Scratch) -> None:
@@ -142,8 +153,8 @@ def end_leftovers(folder: Path) -> list[str]:
         except ValueError as error:
             lines.append(f"left alone: {path}: {error}")
             continue
-        here = noted["boot_id"] == boot_id() or noted["host"] == os.uname().nodename
-        if here and noted["store"] != own.store:
+        here = noted.boot_id == boot_id() or noted.host == os.uname().nodename
+        if here and noted.store != own.store:
             raise BackendError(
                 f"{path}: written in another place than {own.folder}: the results directory was "
                 "moved or copied, and what it names may be in use by the original. Nothing was "
@@ -156,58 +167,48 @@ def end_leftovers(folder: Path) -> list[str]:
     return lines
 
 
-def _end(path: Path, noted: Mapping[str, Any], own: Identity) -> list[str]:
-    lines, boot = [], noted["boot_id"]
-    processes = [Process(pid, start, boot) for pid, start in noted["processes"]]
-    if noted["conductor"] is not None:
-        pid, start = noted["conductor"]
+def _end(path: Path, noted: Note, own: Identity) -> list[str]:
+    lines, boot = [], noted.boot_id
+    processes = [Process(pid, start, boot) for pid, start in noted.processes]
+    if noted.conductor is not None:
+        pid, start = noted.conductor
         if Process(pid, start, boot).runs:
             return []
     if boot == boot_id():
         lines = [line for process in processes if (line := _kill(process, own.store))]
         proven = [each for each in processes if not each.runs or carries(each.pid, own.store)]
         _wait_for(proven)
-        for name in {Path(folder).name for folder in noted["scratch"]}:
+        for name in {Path(folder).name for folder in noted.scratch}:
             lines += _end_carriers(own.store, name)
         starters = [process.pid for process in proven]
-        if noted["conductor"] is not None:
-            starters.append(noted["conductor"][0])
+        if noted.conductor is not None:
+            starters.append(noted.conductor[0])
         remove_program_scratch(starters)
-    lines += Scratch(tuple(map(Path, noted["scratch"])), own).remove()
+    lines += Scratch(tuple(map(Path, noted.scratch)), own).remove()
     if not any(line.startswith("left alone") for line in lines):
         path.unlink(missing_ok=True)
     return lines
 
 
-def _note(path: Path) -> dict[str, Any]:
+def _note(path: Path) -> Note:
     """A note in its form; ValueError with what is wrong, BackendError if others wrote it."""
     try:
-        noted = json.loads(trust.read(path, LIMIT))
+        data = json.loads(trust.read(path, LIMIT))
     except trust.NotTrusted as error:
         raise BackendError(str(error)) from error
     except (ValueError, RecursionError) as error:
         raise ValueError("this is no note of a session (no JSON)") from error
-    if not isinstance(noted, dict) or set(noted) != _FIELDS:
-        raise ValueError("this is no note of a session (other fields)")
-    texts = [noted[name] for name in ("boot_id", "host", "store", "home")]
-    conductor = [] if noted["conductor"] is None else [noted["conductor"]]
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError("a field is no text")
-    if not isinstance(noted["processes"], list) or not all(
-        _is_process(item) for item in [*noted["processes"], *conductor]
-    ):
-        raise ValueError("its processes are not pid and start time")
-    folders = noted["scratch"]
-    if not isinstance(folders, list) or not all(isinstance(item, str) for item in folders):
-        raise ValueError("its folders are no texts")
+    noted = read(Note, data, "note", exact=True)
+    if "conductor" not in noted.keys:
+        raise ValueError("note.conductor is missing")
+    conductor = () if noted.conductor is None else (noted.conductor,)
+    if not all(map(_is_process, (*noted.processes, *conductor))):
+        raise ValueError("note.processes or note.conductor is not pid and start time")
     return noted
 
 
-def _is_process(value: Any) -> bool:
-    if not isinstance(value, list) or len(value) != 2:
-        return False
-    pid, start = value
-    return type(pid) is int and type(start) is int and 0 < pid < 1 << 31 and start > 0
+def _is_process(value: tuple[int, ...]) -> bool:
+    return len(value) == 2 and 0 < value[0] < 1 << 31 and value[1] > 0
 
 
 def _kill(process: Process, store: str) -> str:
@@ -274,9 +275,9 @@ def _file(folder: Path) -> Path:
     return folder / PATTERN.replace("*", f"{os.uname().nodename}-{os.getpid()}")
 
 
-def _noted(pid: int) -> list[int] | None:
+def _noted(pid: int) -> tuple[int, int] | None:
     process = Process.of(pid)
-    return None if process is None else [process.pid, process.start]
+    return None if process is None else (process.pid, process.start)
 
 
 def _wait_for(processes: Iterable[Process]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator
 
@@ -247,7 +247,7 @@ class Dbench(Workload):
 
     def _unlike(self, case: Case, nodes: Sequence[NodeRun]) -> list[str]:
         """What the outputs say that was not asked for (extra arguments can do that)."""
-        asked: dict[str, Any] = {
+        asked = {
             "clients": case.geometry.processes_per_node,
             "runtime": self.options.runtime,
         }

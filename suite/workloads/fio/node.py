@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fsmatrix.results.evidence.values import number
 from fsmatrix.results.formats import fio as fio_format
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.formats.fio.logs import with_logs
@@ -28,7 +29,7 @@ def _on_common_clock(run: Parsed, began: float, ended: float) -> Parsed:
     ended - printed, and by at least began - start; the width of that is the uncertainty.
     """
     placed = [phase for phase in run.phases if phase.began]
-    printed = float(run.facts.get("printed", 0.0))
+    printed = number(run.facts.get("printed", 0.0))
     if not placed or not printed or ended <= began:
         return run
     start = min(phase.began for phase in placed)

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from fsmatrix.backends.access import Access
 from fsmatrix.results import metrics
 from fsmatrix.results.case import Case
+from fsmatrix.results.evidence.stored import read
+from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.formats.base import Note, Parsed
 from fsmatrix.results.formats.io500.score import GIB, KILO, score
 from fsmatrix.results.formats.io500.score import PHASES as SCORED
@@ -39,6 +41,7 @@ from fsmatrix.suite.workloads.io500.phases import (
 )
 from fsmatrix.suite.workloads.io500.player import of_items, player_steps
 from fsmatrix.suite.workloads.io500.programs import RANDOM_NODES, lacking, parsed, program_steps
+from fsmatrix.suite.workloads.streams.io500 import Walk
 
 __all__ = ["Io500", "Io500Options"]
 
@@ -87,8 +90,9 @@ class Io500(Workload):
             for item in PHASES
             if item.name in by_name
         ]
-        facts = self._score(case, phases, built_in)
-        reason = "; ".join(facts["why_not"]) or "it is made by the io500 program itself"
+        values = {BY_NAME[phase.name].io500: _value(phase) for phase in phases}
+        why_not = self._why_not(phases, values, built_in)
+        reason = "; ".join(why_not) or "it is made by the io500 program itself"
         first = runs[0] if runs else Parsed()
         return Parsed(
             engine=PLAYER if built_in else PROGRAMS,
@@ -101,7 +105,7 @@ class Io500(Workload):
                 *(note for run in runs for note in run.notes),
                 Note("not-a-submission", f"no submission to the IO500 list: {reason}"),
             ),
-            facts={"io500": facts},
+            facts={"io500": _score(case, values, why_not)},
         )
 
     def refusal(self, case: Case) -> str:
@@ -151,31 +155,13 @@ class Io500(Workload):
     def _told(self, case: Case, phase: Phase, built_in: bool) -> Phase:
         """The phase with IO500's name for it, and whose data it met."""
         which = BY_NAME[phase.name]
-        facts: dict[str, Any] = {"io500_phase": which.io500}
+        facts: dict[str, Json] = {"io500_phase": which.io500}
         if which.kind != "find" and not which.writes:
             facts["shift"] = _shift(case, which, built_in)
         if built_in and which.kind in ("write", "create"):
             facts["synced"] = which.kind == "write"
             facts["window"] = "open to close"
         return replace(phase, facts={**phase.facts, **facts})
-
-    def _score(self, case: Case, phases: Sequence[Phase], built_in: bool) -> dict[str, Any]:
-        """facts["io500"]: the score (GiB/s, 1000/s), and whether the rules were kept."""
-        values = {BY_NAME[phase.name].io500: _value(phase) for phase in phases}
-        result = score(values)
-        why_not = self._why_not(phases, values, built_in)
-        return {
-            "bandwidth_score_gib_s": result.bandwidth,
-            "rate_score_kiops": result.rate,
-            "score": result.total,
-            "valid": not why_not,
-            "why_not": why_not,
-            "phases": {
-                name: value if np.isfinite(value) else None for name, value in values.items()
-            },
-            "client_nodes": case.geometry.nodes,
-            "ten_node_list": case.geometry.nodes == TEN_NODES,
-        }
 
     def _why_not(
         self, phases: Sequence[Phase], values: Mapping[str, float], built_in: bool
@@ -204,6 +190,21 @@ class Io500(Workload):
         if any(phase.name == "find" and not phase.facts["found"] for phase in phases):
             reasons.append("find found nothing")
         return reasons
+
+
+def _score(case: Case, values: Mapping[str, float], why_not: Sequence[str]) -> JsonObject:
+    """facts["io500"]: the score (GiB/s, 1000/s), and whether the rules were kept."""
+    result = score(values)
+    return {
+        "bandwidth_score_gib_s": result.bandwidth,
+        "rate_score_kiops": result.rate,
+        "score": result.total,
+        "valid": not why_not,
+        "why_not": why_not,
+        "phases": {name: value if np.isfinite(value) else None for name, value in values.items()},
+        "client_nodes": case.geometry.nodes,
+        "ten_node_list": case.geometry.nodes == TEN_NODES,
+    }
 
 
 def _unequal(phases: Sequence[Phase]) -> list[str]:
@@ -254,14 +255,15 @@ def _shift(case: Case, which: PhaseOf, built_in: bool) -> str:
 def _find(walks: Sequence[Output]) -> Phase:
     """The find phase: each process's window is on its own clock, from a common barrier."""
     ranks = sorted(walks, key=lambda output: output.rank)
-    seconds = np.array([float(rank.value["seconds"]) for rank in ranks])
-    matched = sum(int(rank.value["found"]) for rank in ranks)
+    answers = [read(Walk, rank.value, "find") for rank in ranks]
+    seconds = np.array([answer.seconds for answer in answers], dtype=np.float64)
+    matched = sum(answer.found for answer in answers)
     return Phase(
         name="find",
         start=np.zeros(len(ranks)),
         end=seconds,
         bytes=np.zeros(len(ranks), dtype=np.int64),
-        operations=np.array([int(rank.value["entries"]) for rank in ranks], dtype=np.int64),
+        operations=np.array([answer.entries for answer in answers], dtype=np.int64),
         errors=np.zeros(len(ranks), dtype=np.int64),
         began=min(rank.began for rank in ranks),
         facts={"found": matched, "window": "the slowest process's walk", "walk": FIND},

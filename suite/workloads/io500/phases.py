@@ -9,8 +9,10 @@ from pydantic import Field, model_validator
 
 from fsmatrix.backends.player.ops import MAX_OP_BYTES
 from fsmatrix.results.case import Geometry
+from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.units import PositiveSize, format_size
 from fsmatrix.suite.workloads.base import Function, Step, WorkloadOptions
+from fsmatrix.suite.workloads.streams.io500 import Wanted
 
 OFFICIAL_STONEWALL = 300  # seconds; the rules know no other
 HARD_TRANSFER = 47008  # bytes of an operation of ior-hard
@@ -127,12 +129,12 @@ def shift_of(geometry: Geometry) -> str:
     return "rank" if geometry.processes > 1 else "none"
 
 
-def function(name: str, where: str, **params: object) -> Step:
+def function(name: str, where: str, params: Stored) -> Step:
     """A setup step by a function of suite/workloads/streams/io500.py."""
-    return Step(name, "rank", "setup", Function(f"{STREAMS}:{where}", params))
+    return Step(name, "rank", "setup", Function(f"{STREAMS}:{where}", params.document()))
 
 
 def find_step() -> Step:
     """The find phase, which is the same for both engines."""
-    what = Function(f"{STREAMS}:find", {"name": "*01*", "size": HARD_FILE})
+    what = Function(f"{STREAMS}:find", Wanted("*01*", HARD_FILE).document())
     return Step("find", "rank", "timed", what, reads=True)

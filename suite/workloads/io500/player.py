@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
 from fsmatrix.results.case import Geometry
+from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.record import Phase
 from fsmatrix.suite.workloads.base import Step, Stream
 from fsmatrix.suite.workloads.io500.phases import (
@@ -22,6 +22,7 @@ from fsmatrix.suite.workloads.io500.phases import (
     shift_of,
 )
 from fsmatrix.suite.workloads.streams import metadata, pattern
+from fsmatrix.suite.workloads.streams.io500 import Data, Directories, Files, Survey
 
 UNBOUNDED = 1e6  # seconds of wear-out: as long as it takes, as in IOR; the run has a deadline
 HOMES = ("mdtest-easy", "mdtest-hard")
@@ -31,13 +32,11 @@ def player_steps(options: Io500Options, geometry: Geometry) -> list[Step]:
     """All steps of one run, in IO500's order."""
     half = _Half(options, geometry)
     easy = f"mdtest-easy/{metadata.ROOT}"
-    shared = [easy, f"mdtest-hard/{metadata.ROOT}"]
-    steps = [
-        function("directories", "make_directories", shared=shared, own=[easy + "/r.{rank:08d}"])
-    ]
+    made = Directories((easy, f"mdtest-hard/{metadata.ROOT}"), own=(easy + "/r.{rank:08d}",))
+    steps = [function("directories", "make_directories", made)]
     for phase in PHASES:
         if phase.name == "write-ior-hard":
-            steps.append(function("timestamp", "stamp"))
+            steps.append(function("timestamp", "stamp", Stored()))
         if phase.name == "find":
             steps += [half.survey(), find_step()]
         else:
@@ -82,14 +81,9 @@ class _Half:
 
     def survey(self) -> Step:
         """Finds out what there is, for the phases that follow."""
-        data = {
-            name: asdict(self.data(BY_NAME[f"read-{name}"])) for name in ("ior-easy", "ior-hard")
-        }
-        items = {
-            name: {"task": asdict(self.files_met(BY_NAME[f"stat-{name}"])), "home": name}
-            for name in HOMES
-        }
-        return function("survey", "survey", data=data, items=items)
+        data = {name: self.data(BY_NAME[f"read-{name}"]) for name in ("ior-easy", "ior-hard")}
+        files = {name: Files(self.files_met(BY_NAME[f"stat-{name}"]), name) for name in HOMES}
+        return function("survey", "survey", Survey(data, files))
 
     def data(self, phase: PhaseOf) -> pattern.Task:
         """What an ior phase writes or reads; reads stop at what survey found.
@@ -134,12 +128,12 @@ class _Half:
         return replace(self.files(phase), bytes=size)
 
     def _data(self, phase: PhaseOf, task: pattern.Task) -> Stream:
-        params: dict[str, Any] = asdict(task) | {"read_share": list(task.read_share)}
-        if phase.looks:
-            params = {"task": params, "what": phase.home}
-        maker = "read_data" if phase.looks else "write_data"
         stream = Stream(
-            f"{STREAMS}:{maker}", params, slots=1, max_op_bytes=task.chunk, verify=task.verify
+            f"{STREAMS}:{'read_data' if phase.looks else 'write_data'}",
+            (Data(task, phase.home) if phase.looks else task).document(),
+            slots=1,
+            max_op_bytes=task.chunk,
+            verify=task.verify,
         )
         return self._bounded(phase, stream)
 
@@ -148,7 +142,7 @@ class _Half:
         what = "" if phase.writes else phase.home
         stream = Stream(
             f"{STREAMS}:items",
-            {"task": asdict(task), "home": phase.home, "what": what},
+            Files(task, phase.home, what).document(),
             slots=metadata.slots(task),
             max_op_bytes=max(1, task.bytes),
             verify=phase.kind == "read",

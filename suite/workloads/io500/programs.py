@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fsmatrix.results.case import Case
+from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.engines.ior import RANDOM_OFFSETS, RANKS_CSV
@@ -32,6 +34,7 @@ from fsmatrix.suite.workloads.ior.outputs import Expected, combine
 from fsmatrix.suite.workloads.mdtest import Mdtest
 from fsmatrix.suite.workloads.mdtest.argv import RANKS as MDTEST_RANKS
 from fsmatrix.suite.workloads.mdtest.options import MdtestOptions
+from fsmatrix.suite.workloads.streams.io500 import Directories
 
 RANKS_FEATURE = "ranks-csv"  # of IOR: it writes the times of each rank
 RANDOM_READS = 10_000_000  # of each process at most: -s of IO500's phase_ior_rnd4k_easy_read.c
@@ -60,10 +63,10 @@ def lacking(engine: Engine) -> str:
 def program_steps(options: Io500Options, case: Case, engine: Engine) -> list[Step]:
     """All steps of one run, in IO500's order; random reads where this build of IOR has them."""
     half = _Half(options, str(int(case.case_id[:7], 16)), engine)
-    steps = [function("directories", "make_directories", shared=list(HOMES), own=[])]
+    steps = [function("directories", "make_directories", Directories(HOMES))]
     for phase in PHASES:
         if phase.name == "write-ior-hard":
-            steps.append(function("timestamp", "stamp"))
+            steps.append(function("timestamp", "stamp", Stored()))
         if phase.random and RANDOM_OFFSETS not in engine.features:
             continue
         if phase.name == "find":
@@ -88,7 +91,7 @@ def parsed(case: Case, output: Output, options: Io500Options) -> Parsed:
     phases = [part for part in run.phases if part.name == phase.kind]
     if not phases and not run.failure:
         raise ParseError(phase.name, 0, f"its output has no phase {phase.kind}")
-    facts: dict[str, object] = {}
+    facts: dict[str, Json] = {}
     if phase.stops:
         facts["stonewall_seconds"] = float(options.stonewall)
     if phase.writes:

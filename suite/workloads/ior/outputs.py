@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from fsmatrix.results import iterations
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
@@ -51,11 +50,10 @@ def combine(expected: Expected, outputs: Sequence[Output]) -> Parsed:
     failures = [run.failure for run in runs if run.failure]
     failures += _missing(expected, joined, bool(failures))
     first = runs[0]
-    options: dict[str, Any] = {**first.options, "iterations": expected.iterations}
     return replace(
         first,
         phases=joined,
-        options=options,
+        options={**first.options, "iterations": expected.iterations},
         failure="; ".join(dict.fromkeys(failures)),
         notes=_notes(runs),
     )

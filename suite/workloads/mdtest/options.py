@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -103,9 +103,9 @@ class MdtestOptions(AioriOptions):
         return self
 
     @property
-    def counted(self) -> dict[str, Any]:
+    def counted(self) -> dict[str, int]:
         """What determines the number of items, by the names of the command line."""
-        counted: dict[str, Any] = {
+        counted = {
             "depth": self.depth,
             "branching_factor": self.branching_factor,
             "leaf_only": self.leaf_only,

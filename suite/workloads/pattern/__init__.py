@@ -14,9 +14,9 @@ Writes of a later pass write the same content again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fsmatrix.backends.access import Access, DeviceAccess
 from fsmatrix.results.case import Case
@@ -190,7 +190,7 @@ class Pattern(Workload):
     def _stream(self, task: Task, generation: int) -> Stream:
         return Stream(
             GENERATOR,
-            _plain(task),
+            task.document(),
             slots=1,
             max_op_bytes=max(task.chunk, task.operation_bytes),
             verify=task.verify and task.operation != "write",
@@ -256,8 +256,3 @@ def _placed(task: Task, access: Access) -> Task:
         direct=task.direct or access.direct,
         create=False,
     )
-
-
-def _plain(task: Task) -> dict[str, Any]:
-    """JSON-able fields of a task."""
-    return asdict(task) | {"read_share": list(task.read_share)}

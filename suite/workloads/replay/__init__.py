@@ -8,7 +8,7 @@ and makes the run's fidelity (docs/traces.md).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from fsmatrix.backends.player.drivers import DRIVERS
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.replay import FACT
+from fsmatrix.results.evidence.values import inside
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Phase
 from fsmatrix.suite.engines.base import Engine
@@ -33,6 +34,7 @@ from fsmatrix.suite.workloads.base import (
 from fsmatrix.suite.workloads.replay.facts import facts_of
 from fsmatrix.suite.workloads.replay.options import ReplayOptions
 from fsmatrix.suite.workloads.streams.replay.making import NAMES
+from fsmatrix.suite.workloads.streams.replay.outcomes import Counts
 from fsmatrix.suite.workloads.streams.replay.prepared import exact_sum, prepared
 from fsmatrix.suite.workloads.streams.replay.work import (
     ALIGNMENT,
@@ -44,7 +46,7 @@ from fsmatrix.suite.workloads.streams.replay.work import (
 PHASE = "replay"
 STREAMS = "fsmatrix.suite.workloads.streams.replay"
 TRACE_STEP = "trace"
-DRIVER_OF = {"path": "posix"}  # access -> driver, where the names differ
+DRIVER_OF = {"path": "posix", "paths": "posix"}  # access -> driver, where the names differ
 NEEDED = frozenset({"open", "create", "read", "write", "close", "truncate"})
 
 
@@ -54,7 +56,7 @@ class Replay(Workload):
     name: ClassVar[str] = "replay"
     Options: ClassVar[type[WorkloadOptions]] = ReplayOptions
     cold_metadata: ClassVar[bool] = True
-    accesses: ClassVar[frozenset[str]] = frozenset({"path", "rados", "cephfs", "dfs"})
+    accesses: ClassVar[frozenset[str]] = frozenset({"path", "paths", "rados", "cephfs", "dfs"})
     options: ReplayOptions
 
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:  # noqa: ARG002
@@ -70,12 +72,12 @@ class Replay(Workload):
         if Kind.MKDIR not in work.able:
             del setup[0]
         if work.trace:
-            function = Function(f"{STREAMS}.work:digest", asdict(work))
+            function = Function(f"{STREAMS}.work:digest", work.document())
             setup.insert(0, Step(TRACE_STEP, "node", "setup", function))
         largest = survey.largest + 2 * ALIGNMENT
         stream = Stream(
             f"{STREAMS}.generate:generate",
-            asdict(work),
+            work.document(),
             slots=slots * (2 if work.twins else 1),
             max_op_bytes=max(min(largest, LARGEST + 2 * ALIGNMENT), ALIGNMENT),
             generation=1,
@@ -95,8 +97,8 @@ class Replay(Workload):
         phases = []
         for phase in parsed.phases:
             facts = dict(phase.facts)
-            tallies = facts.pop("tallies", {})
-            facts[FACT] = facts_of(tallies, survey, clients, self.options).document()
+            counts = Counts.of(inside(facts.pop("tallies", {})))
+            facts[FACT] = facts_of(counts, survey, clients, self.options).document()
             phases.append(_windowed(replace(phase, facts=facts), self.options.mode == "queue"))
         return replace(parsed, phases=tuple(phases))
 
@@ -134,6 +136,11 @@ class Replay(Workload):
     def misfit(self, case: Case, access: str) -> str:
         """Why this case cannot be run on that type of access (empty: it can)."""
         del case
+        if access == "paths" and self.options.clients != "private":
+            return (
+                "clients: on several devices each process plays on a tree of its own on one of "
+                "them: use clients: private"
+            )
         if not self.options.read_ahead and access == "cephfs":
             return (
                 "read_ahead: false reaches the kernel only; libcephfs reads ahead itself: set the "
@@ -188,7 +195,7 @@ class Replay(Workload):
 
     def _setup(self, name: str, function: str, work: Work) -> Step:
         stream = Stream(
-            f"{STREAMS}.making:{function}", asdict(work), slots=NAMES, max_op_bytes=PIECE
+            f"{STREAMS}.making:{function}", work.document(), slots=NAMES, max_op_bytes=PIECE
         )
         return Step(name, "rank", "setup", stream)
 

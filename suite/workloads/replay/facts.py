@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.replay import (
@@ -18,21 +16,10 @@ from fsmatrix.results.evidence.replay import (
 )
 from fsmatrix.suite.workloads.replay.options import ReplayOptions
 from fsmatrix.suite.workloads.streams.replay.converting import Skipped
-from fsmatrix.suite.workloads.streams.replay.outcomes import ERRNOS, kinds
+from fsmatrix.suite.workloads.streams.replay.outcomes import ERRNOS, Counts, kinds
 from fsmatrix.suite.workloads.streams.replay.survey import Integers, Survey
 
 SOON_NS = 100_000  # an issue that is later than that is late
-BY_KIND = (
-    "played",
-    "agreed",
-    "failed_as_captured",
-    "failed_otherwise",
-    "succeeded_otherwise",
-    "other_bytes",
-    "short",
-    "bytes",
-)
-SINGLE = ("added", "added_failed", "widened", "buffered", "barriers", "threads", "sharing")
 REASONS = {
     Skipped.MODE: "the mode plays reads and writes only",
     Skipped.DRIVER: "the driver has no such operation",
@@ -41,23 +28,15 @@ REASONS = {
 }
 
 
-def facts_of(
-    tallies: Mapping[str, Any], survey: Survey, clients: int, options: ReplayOptions
-) -> Replayed:
-    """`tallies`: as the session stores them.  `clients`: how often the trace was played at once.
+def facts_of(counts: Counts, survey: Survey, clients: int, options: ReplayOptions) -> Replayed:
+    """`counts`: of all ranks.  `clients`: how often the trace was played at once.
 
     Fidelity: operations that were played and had the captured outcome, of those chosen (in mode
     queue: of the reads and writes among them).
     """
-    counts: dict[str, Any] = {
-        name: histogram.dense(value) if isinstance(value, Mapping) else value
-        for name, value in tallies.items()
-    }
-    counts["skipped"] = counts["skipped"].reshape(len(Skipped), -1)
-    counts["errno"] = counts["errno"].reshape(-1, ERRNOS)
     chosen = survey.captured.operations * clients
-    expected = int(chosen.sum() - counts["skipped"][Skipped.MODE].sum())
-    agreed = int(counts["agreed"].sum())
+    expected = int(chosen.sum() - counts.skipped[Skipped.MODE].sum())
+    agreed = int(counts.agreed.sum())
     header = options.trace.header if options.trace else None
     return Replayed(
         trace=options.trace.path.rpartition("/")[2] if options.trace else str(options.generator),
@@ -68,7 +47,7 @@ def facts_of(
         fill=options.fill,
         clients=clients,
         operations=expected,
-        played=int(counts["played"].sum()),
+        played=int(counts.played.sum()),
         agreed=agreed,
         fidelity=agreed / expected if expected else 0.0,
         declared_fidelity=options.fidelity,
@@ -76,43 +55,54 @@ def facts_of(
             name: _kind(i, counts, survey, clients) for i, name in enumerate(kinds()) if chosen[i]
         },
         classes=_classes(counts, survey, clients),
-        errors_as_captured=_errors(counts["errno"][0]),
-        errors_otherwise=_errors(counts["errno"][1]),
+        errors_as_captured=_errors(counts.errno[0]),
+        errors_otherwise=_errors(counts.errno[1]),
         left_out={name: n for name, n in zip(kinds(), survey.left_out.tolist(), strict=True) if n},
-        issue_error=_issue_error(counts) if counts["issue_error"].any() else None,
-        **_numbers({name: counts[name] for name in SINGLE}),
+        issue_error=_issue_error(counts) if counts.issue_error.any() else None,
+        added=counts.added,
+        added_failed=counts.added_failed,
+        widened=counts.widened,
+        buffered=counts.buffered,
+        barriers=counts.barriers,
+        threads=counts.threads,
+        sharing=counts.sharing,
     )
 
 
-def _kind(i: int, counts: Mapping[str, Any], survey: Survey, clients: int) -> PlayedKind:
+def _kind(i: int, counts: Counts, survey: Survey, clients: int) -> PlayedKind:
     captured = survey.captured
+    median, tail = _percentiles(captured.latency[i])
     return PlayedKind(
         captured=CapturedKind(
             operations=int(captured.operations[i]) * clients,
             bytes=int(captured.bytes[i]) * clients,
             failed=int(captured.failed[i]) * clients,
-            **_percentiles(captured.latency[i]),
+            p50=median,
+            p99=tail,
         ),
         skipped={
-            REASONS[reason]: int(counts["skipped"][reason][i])
+            REASONS[reason]: int(counts.skipped[reason][i])
             for reason in Skipped
-            if counts["skipped"][reason][i]
+            if counts.skipped[reason][i]
         },
-        **_numbers({name: counts[name][i] for name in BY_KIND}),
+        played=int(counts.played[i]),
+        agreed=int(counts.agreed[i]),
+        failed_as_captured=int(counts.failed_as_captured[i]),
+        failed_otherwise=int(counts.failed_otherwise[i]),
+        succeeded_otherwise=int(counts.succeeded_otherwise[i]),
+        other_bytes=int(counts.other_bytes[i]),
+        short=int(counts.short[i]),
+        bytes=int(counts.bytes[i]),
     )
 
 
-def _numbers(counts: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: int(value) for name, value in counts.items()}
-
-
-def _percentiles(latency: Integers) -> dict[str, Any]:
+def _percentiles(latency: Integers) -> tuple[float | None, float | None]:
     """Median and 99th percentile in seconds; None where too few were counted."""
-    seen = {f"p{100 * q:g}": histogram.percentile(latency, q) for q in (0.5, 0.99)}
-    return {name: value if math.isfinite(value) else None for name, value in seen.items()}
+    median, tail = (histogram.percentile(latency, q) for q in (0.5, 0.99))
+    return (median if math.isfinite(median) else None, tail if math.isfinite(tail) else None)
 
 
-def _classes(counts: Mapping[str, Any], survey: Survey, clients: int) -> dict[str, FileClass]:
+def _classes(counts: Counts, survey: Survey, clients: int) -> dict[str, FileClass]:
     """By name, the one with the most operations first; seconds are sums of latencies."""
     return {
         name: FileClass(
@@ -122,9 +112,9 @@ def _classes(counts: Mapping[str, Any], survey: Survey, clients: int) -> dict[st
                 seconds=float(survey.class_ns[i]) * clients / 1e9,
             ),
             played=Amount(
-                operations=int(counts["class_operations"][i]),
-                bytes=int(counts["class_bytes"][i]),
-                seconds=float(counts["class_ns"][i]) / 1e9,
+                operations=int(counts.class_operations[i]),
+                bytes=int(counts.class_bytes[i]),
+                seconds=float(counts.class_ns[i]) / 1e9,
             ),
         )
         for i, name in enumerate(survey.classes)
@@ -140,14 +130,16 @@ def _errors(numbers: Integers) -> dict[str, int]:
     }
 
 
-def _issue_error(counts: Mapping[str, Any]) -> IssueError:
-    late = counts["issue_error"]
+def _issue_error(counts: Counts) -> IssueError:
+    late = counts.issue_error
     total = int(late.sum())
     soon = late[: int(histogram.bin_of([SOON_NS])[0])]
+    median, tail = _percentiles(late)
     return IssueError(
         operations=total,
-        mean=counts["issue_error_ns"] / total / 1e9,
-        longest=counts["issue_error_ns_max"] / 1e9,
+        mean=counts.issue_error_ns / total / 1e9,
+        longest=counts.issue_error_ns_max / 1e9,
         within_100us=float(soon.sum() / total),
-        **_percentiles(late),
+        p50=median,
+        p99=tail,
     )

@@ -72,6 +72,11 @@ def _read(path: str, modified: int, size: int) -> TraceFile:  # noqa: ARG001
     """Digest and tables; `modified` and `size` make a changed file be read again."""
     with opened(path) as trace:
         header, slots, count = trace.header, len(trace.slots), len(trace.files)
+        if not trace.operations:
+            raise ValueError(
+                f"the trace {path!r} has no operations, so there is nothing to play: capture or "
+                "import it again with the --root below which the program works"
+            )
     with Path(path).open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return TraceFile(digest, path, header, slots, count)

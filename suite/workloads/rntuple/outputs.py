@@ -10,6 +10,7 @@ import numpy as np
 from fsmatrix.results.audits.base import STORED
 from fsmatrix.results.evidence.lhcb import CUTS, FACT, Analysed, Selection
 from fsmatrix.results.evidence.stored import read
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.record import Phase
 from fsmatrix.suite.engines.python import answer
@@ -120,7 +121,7 @@ def _phase(
         start=max(part.began - part.start for part in answers),
         files=len(answers),
     )
-    facts = {FACT: seen.document(), "synced": synced and step == WRITE}
+    facts: dict[str, Json] = {FACT: seen.document(), "synced": synced and step == WRITE}
     return Phase(
         name=step,
         start=starts - began,

@@ -12,19 +12,71 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fsmatrix.backends.player.ops import OP, Chunk, Chunks, Flag, Kind, Place
+from fsmatrix.results.evidence.stored import Stored, read
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.workloads.streams import metadata, pattern
 
 STAMP = "timestampfile"  # find looks for what is newer
 EARLIER = 2_000_000_000  # ns that the stamp lies back: no file system counts in longer ticks (FAT)
 SHARED_LEVELS = 3  # levels of the tree, its root included, that every process lists
 _NOTHING = np.zeros(0, dtype=OP)
-_found: dict[int, dict[str, int]] = {}  # seed of the run -> what survey found for this rank
+_found: dict[int, Mapping[str, int]] = {}  # seed of the run -> what survey found for this rank
+
+
+@dataclass(frozen=True)
+class Directories(Stored):
+    """The params of `make_directories`; in names of `own`, {rank} is the process's."""
+
+    shared: tuple[str, ...]
+    own: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Data(Stored):
+    """The params of `read_data`."""
+
+    task: pattern.Task
+    what: str  # its name in what survey found
+
+
+@dataclass(frozen=True)
+class Files(Stored):
+    """The params of `items`."""
+
+    task: metadata.Task
+    home: str  # directory
+    what: str = ""  # their name in what survey found; empty: as many as the task says
+
+
+@dataclass(frozen=True)
+class Survey(Stored):
+    """The params of `survey`: what it looks at, by name."""
+
+    data: Mapping[str, pattern.Task]
+    files: Mapping[str, Files]
+
+
+@dataclass(frozen=True)
+class Wanted(Stored):
+    """The params of `find`."""
+
+    name: str  # pattern
+    size: int  # bytes
+
+
+@dataclass(frozen=True)
+class Walk(Stored):
+    """What `find` answers."""
+
+    entries: int
+    found: int
+    seconds: float
 
 
 def _of_file(*kinds: Kind) -> Chunk:
@@ -35,7 +87,7 @@ def _of_file(*kinds: Kind) -> Chunk:
 
 
 # -- data --------------------------------------------------------------------------------------
-def write_data(params: Mapping[str, Any], place: Place) -> Chunks:
+def write_data(params: JsonObject, place: Place) -> Chunks:
     """Write the data of a pattern.Task until it is done or the time is over; synced, closed.
 
     Sync and close are chunks of their own: wherever the time ends, what has not been done
@@ -53,24 +105,23 @@ def write_data(params: Mapping[str, Any], place: Place) -> Chunks:
         yield Chunk(_NOTHING)
 
 
-def read_data(params: Mapping[str, Any], place: Place) -> Chunks:
-    """Read what survey found: {"task": of pattern, "what": its name there}; whole chunks."""
-    size = _found[place.seed][params["what"]]
-    whole = size - size % params["task"]["chunk"]
-    yield from pattern.generate({**params["task"], "bytes": whole}, place)
+def read_data(params: JsonObject, place: Place) -> Chunks:
+    """Read what survey found, by the params of `Data`; whole chunks."""
+    data = read(Data, params, "params", exact=True)
+    size = _found[place.seed][data.what]
+    whole = size - size % data.task.chunk
+    return pattern.chunks(replace(data.task, bytes=whole), place)
 
 
 # -- files -------------------------------------------------------------------------------------
-def items(params: Mapping[str, Any], place: Place) -> Chunks:
-    """One phase over the files of a rank: {"task": of metadata, "home": directory, "what"}.
-
-    `what` is their name in what survey found; empty: as many as the task says.
-    """
-    task = dict(params["task"])
-    if params["what"]:
-        task["items"] = _found[place.seed][params["what"]]
-    home = os.fsencode(params["home"]) + b"/"
-    for chunk in metadata.generate(task, place):
+def items(params: JsonObject, place: Place) -> Chunks:
+    """One phase over the files of a rank, by the params of `Files`."""
+    files = read(Files, params, "params", exact=True)
+    task = files.task
+    if files.what:
+        task = replace(task, items=_found[place.seed][files.what])
+    home = os.fsencode(files.home) + b"/"
+    for chunk in metadata.chunks(task, place):
         chunk.ops["flags"][chunk.ops["kind"] == Kind.READ] |= np.uint8(Flag.VERIFY)
         if (yield Chunk(chunk.ops, [home + name for name in chunk.names], chunk.first)):
             yield Chunk(_NOTHING)  # nothing to end: what is left of the chunk stays undone
@@ -78,16 +129,17 @@ def items(params: Mapping[str, Any], place: Place) -> Chunks:
 
 
 # -- functions ---------------------------------------------------------------------------------
-def make_directories(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:
+def make_directories(params: JsonObject, place: Place, root: str) -> JsonObject:
     """Make `shared` directories and, for every rank, the directory of `own` tasks in them."""
-    for name in params["shared"]:
+    wanted = read(Directories, params, "params", exact=True)
+    for name in wanted.shared:
         Path(root, name).mkdir(parents=True, exist_ok=True)
-    for name in params["own"]:
+    for name in wanted.own:
         Path(root, name.format(rank=place.rank)).mkdir(parents=True, exist_ok=True)
     return {}
 
 
-def stamp(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:
+def stamp(params: JsonObject, place: Place, root: str) -> JsonObject:
     """Make the file that find compares times with.
 
     What is made in the same tick of the clock has the same time and is not newer: a tick of a
@@ -104,19 +156,16 @@ def stamp(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:
     return {}
 
 
-def survey(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:
-    """See what the writing phases made that this rank will meet; bytes and items.
+def survey(params: JsonObject, place: Place, root: str) -> JsonObject:
+    """See what the writing phases made that this rank will meet; bytes and items by name.
 
-    `params`: {"data": {what: pattern.Task}, "items": {what: {"task", "home"}}}.  ValueError
-    if the processes did not all write the same number of blocks of a shared file, OSError
-    if there is nothing.  A file that the stonewall cut short is removed.
+    ValueError if the processes did not all write the same number of blocks of a shared file,
+    OSError if there is nothing.  A file that the stonewall cut short is removed.
     """
-    sizes = {}
-    for what, values in params["data"].items():
-        sizes[what] = _bytes_of(pattern.Task(**values), place, root)
-    for what, values in params["items"].items():
-        task = metadata.Task(**values["task"])
-        sizes[what] = _items_of(task, Path(root, values["home"]), place)
+    wanted = read(Survey, params, "params", exact=True)
+    sizes = {what: _bytes_of(task, place, root) for what, task in wanted.data.items()}
+    for what, files in wanted.files.items():
+        sizes[what] = _items_of(files.task, Path(root, files.home), place)
     _found.clear()
     _found[place.seed] = sizes
     return sizes
@@ -166,8 +215,8 @@ def _first_false(holds: Callable[[int], bool], stop: int) -> int:
 
 
 # -- find --------------------------------------------------------------------------------------
-def find(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:
-    """Walk a tree as the find phase does: {"name", "size"}; its share of the processes' work.
+def find(params: JsonObject, place: Place, root: str) -> JsonObject:
+    """Walk a tree as the find phase does; a `Walk`: its share of the processes' work.
 
     Every entry is looked at; one whose name matches is looked up, and found if it has the
     size (bytes) and is newer than the stamp.  The first SHARED_LEVELS levels are listed by
@@ -175,15 +224,16 @@ def find(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:
     Times are seconds on this process's own clock, from the call on.
     """
     begin = time.perf_counter()
+    wanted = read(Wanted, params, "params", exact=True)
     newer = Path(root, STAMP).stat().st_mtime_ns
     entries = matched = 0
     for entry in _share(root, place):
         entries += 1
-        if fnmatch.fnmatchcase(entry.name, params["name"]):
+        if fnmatch.fnmatchcase(entry.name, wanted.name):
             seen = entry.stat(follow_symlinks=False)
             regular = stat.S_ISREG(seen.st_mode)
-            matched += regular and seen.st_size == params["size"] and seen.st_mtime_ns > newer
-    return {"entries": entries, "found": matched, "seconds": time.perf_counter() - begin}
+            matched += regular and seen.st_size == wanted.size and seen.st_mtime_ns > newer
+    return Walk(entries, matched, time.perf_counter() - begin).document()
 
 
 def _share(root: str, place: Place) -> Iterator[os.DirEntry[str]]:

@@ -9,13 +9,15 @@ memory does not grow with the number of items.  Item i of a chunk belongs to thr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fsmatrix.backends.player.ops import OP, Chunk, Chunks, Flag, Kind, Place
+from fsmatrix.results.evidence.stored import Stored, read
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.workloads.streams.pattern import owner_of
 
 CHUNK_OPS = 1 << 16
@@ -27,8 +29,8 @@ PREFIX = {"file": b"f", "directory": b"s", "renamed": b"n"}
 
 
 @dataclass(frozen=True)
-class Task:
-    """What one step does; JSON-able, the params of its Stream."""
+class Task(Stored):
+    """What one step does: the params of its Stream."""
 
     phase: str  # tree, mkdir, create, stat, read, rename, remove, rmdir
     items: int  # of each rank
@@ -90,9 +92,13 @@ def directory(task: Task, owner: int, number: int) -> bytes:
     return b"/".join([root, *reversed(parts)])
 
 
-def generate(params: Mapping[str, Any], place: Place) -> Chunks:
-    """The chunks of one rank; `params` are the fields of a Task."""
-    task = Task(**params)
+def generate(params: JsonObject, place: Place) -> Chunks:
+    """The chunks of one rank; `params` are those of a Task."""
+    return chunks(read(Task, params, "params", exact=True), place)
+
+
+def chunks(task: Task, place: Place) -> Chunks:
+    """The chunks of one rank."""
     if task.phase == "tree":
         source = _tree(task, place)
     else:

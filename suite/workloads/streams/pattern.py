@@ -12,7 +12,7 @@ one permutation of them.  Nothing here grows with the number of operations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,14 +20,16 @@ import numpy as np
 
 from fsmatrix.backends.player.mixing import Integers, drawn, mix, permuted, salt
 from fsmatrix.backends.player.ops import OP, Chunk, Chunks, Flag, Kind, Place
+from fsmatrix.results.evidence.stored import Stored, read
+from fsmatrix.results.evidence.values import JsonObject
 
 CHUNK_OPS = 1 << 15
 SHARED = "data"
 
 
 @dataclass(frozen=True)
-class Task:
-    """What one step does; JSON-able, the params of its Stream."""
+class Task(Stored):
+    """What one step does: the params of its Stream."""
 
     step: str  # its name: two steps of a run have different random orders
     operation: str  # read, write, mixed
@@ -130,9 +132,13 @@ def reads_of(task: Task, part: Part, threads: int) -> tuple[int, int]:
     return count, count * part.size - (part.size - part.tail if tail_is_read else 0)
 
 
-def generate(params: Mapping[str, Any], place: Place) -> Chunks:
-    """The chunks of one rank; `params` are the fields of a Task."""
-    task = Task(**params)
+def generate(params: JsonObject, place: Place) -> Chunks:
+    """The chunks of one rank; `params` are those of a Task."""
+    return chunks(read(Task, params, "params", exact=True), place)
+
+
+def chunks(task: Task, place: Place) -> Chunks:
+    """The chunks of one rank."""
     owner = owner_of(task.shift, place)
     part = part_of(task, owner, place.ranks)
     key = mix(place.seed, place.rank, salt(task.step))

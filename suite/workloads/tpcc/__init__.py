@@ -15,15 +15,18 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.journal import cgroup as memory
+from fsmatrix.backends.system.cgroups import memory
 from fsmatrix.results.case import Case
+from fsmatrix.results.evidence.stored import read
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.record import Monitor
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.oltp import account
+from fsmatrix.suite.oltp.answers import Checked, Loaded, Worked
 from fsmatrix.suite.oltp.problems import OltpError
 from fsmatrix.suite.oltp.task import (
     DATA,
@@ -47,6 +50,7 @@ from fsmatrix.suite.workloads.tpcc.options import TpccOptions
 from fsmatrix.suite.workloads.tpcc.reading import (
     OBSERVED,
     TRANSACTIONS,
+    Measured,
     answer,
     engine_note,
     memory_note,
@@ -120,35 +124,34 @@ class Tpcc(Workload):
         by_step = {output.step: output for output in outputs}
         if TRANSACTIONS not in by_step:
             return Parsed()
-        result = answer(by_step[TRANSACTIONS])
+        result = answer(Worked, by_step[TRANSACTIONS])
         try:
             phase = transactions(result, by_step[TRANSACTIONS], self.options.rate or 0.0)
         except (KeyError, TypeError, ValueError) as error:
             raise ParseError(
                 TRANSACTIONS, 0, f"{RESULT} is not of this version: {error}"
             ) from error
-        loaded = answer(by_step[LOAD]) if LOAD in by_step else {}
-        checked = answer(by_step[CHECK]) if CHECK in by_step else {}
-        failure = str(checked.get("says", ""))
+        loaded = answer(Loaded, by_step[LOAD]) if LOAD in by_step else None
+        checked = answer(Checked, by_step[CHECK]) if CHECK in by_step else None
+        failure = checked.says if checked else ""
         if not failure and not phase.operations.any():
             failure = "no transaction ended within the measured time"
-        settings = result.get("settings", {})
-        engine = str(result.get("engine", POSTGRESQL))
-        notes = [Note("tpc-derived", NOT_AUDITED), engine_note(engine, settings)]
-        if of_memory := memory_note(result):
-            notes.append(of_memory)
-        facts: dict[str, Any] = {
-            "block_size": int(settings.get("block_size", 0)),
-            "settings": settings,
-            "account": result.get("account"),
-            "load": loaded,
-            "consistency": checked,
-            "memory": result.get("memory"),
-            "database_bytes": result.get("database_bytes"),
+        engine = result.engine or POSTGRESQL
+        notes = [Note("tpc-derived", NOT_AUDITED), engine_note(engine, result.settings)]
+        if result.memory:
+            notes.append(memory_note(result.memory))
+        facts: JsonObject = {
+            "block_size": int(result.settings.get("block_size", 0)),
+            "settings": result.settings,
+            "account": result.account,
+            "load": loaded.document() if loaded else {},
+            "consistency": checked.document() if checked else {},
+            "memory": result.memory.document() if result.memory else None,
+            "database_bytes": result.database_bytes,
         }
         return Parsed(
             engine=engine,
-            version=str(settings.get("server_version", "")).partition(" ")[0],
+            version=result.settings.get("server_version", "").partition(" ")[0],
             phases=(phase,),
             nodes=1,
             processes=self.options.users,
@@ -162,7 +165,8 @@ class Tpcc(Workload):
         del case
         phases = []
         for phase in parsed.phases:
-            seen = {**phase.facts[OBSERVED], **observed(phase, monitor)}
+            before = read(Measured, phase.facts, "facts").observed
+            seen = {**before, **observed(phase, monitor)}
             phases.append(replace(phase, facts={**phase.facts, OBSERVED: seen}))
         return replace(parsed, phases=tuple(phases))
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
+from fsmatrix.backends.system.cgroups.memory import MemoryUse
 from fsmatrix.results import histogram
+from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.formats.base import Note, ParseError
 from fsmatrix.results.record import Floats, Latency, Monitor, Phase
+from fsmatrix.suite.oltp.answers import Answer, Times, Worked
 from fsmatrix.suite.oltp.clients import CANCELLED, NEW_ORDER
 from fsmatrix.suite.oltp.task import RESULT, SQLITE
 from fsmatrix.suite.workloads.base import Output
@@ -21,6 +25,7 @@ OBSERVED = "observed"  # the fact that campaign files take as columns (campaign/
 # settings of SQLite and of PostgreSQL by which a commit returns before its log is on the device
 RETURNS_BEFORE = {"synchronous": "normal", "synchronous_commit": "off"}
 MIB = 1 << 20
+A = TypeVar("A", bound=Answer)
 CPU_TIMES = ("busy", "idle", "iowait", "steal")
 REQUESTS = (
     *("device_reads", "device_writes", "device_read_seconds", "device_write_seconds"),
@@ -28,16 +33,21 @@ REQUESTS = (
 )
 
 
-def answer(output: Output) -> dict[str, Any]:
-    """The JSON that a step wrote; ParseError if it wrote none."""
-    text = output.files.get(RESULT, "")
+@dataclass(frozen=True, kw_only=True)
+class Measured(Stored):
+    """The facts of the phase `transactions` that are read again here."""
+
+    local_window: tuple[float, float]  # Unix times of the client
+    observed: Mapping[str, float]
+
+
+def answer(kind: type[A], output: Output) -> A:
+    """What a step answered; ParseError if it did not."""
     try:
-        document = json.loads(text)
+        return read(kind, json.loads(output.files.get(RESULT, "")), RESULT)
     except ValueError as error:
-        raise ParseError(f"{output.step} on {output.host}", 0, f"no {RESULT}: {error}") from error
-    if not isinstance(document, dict):
-        raise ParseError(f"{output.step} on {output.host}", 0, f"{RESULT} is no mapping")
-    return document
+        where = f"{output.step} on {output.host}"
+        raise ParseError(where, 0, f"no {RESULT} of this version: {error}") from error
 
 
 def engine_note(engine: str, settings: Mapping[str, str]) -> Note:
@@ -53,32 +63,27 @@ def engine_note(engine: str, settings: Mapping[str, str]) -> Note:
     )
 
 
-def memory_note(result: Mapping[str, Any]) -> Note | None:
-    """What a limit of memory did; None without one."""
-    use = result.get("memory")
-    if not isinstance(use, Mapping):
-        return None
-    peak = f"{use['peak'] / MIB:.4g}" if use["peak"] is not None else "unknown"
+def memory_note(use: MemoryUse) -> Note:
+    """What a limit of memory did."""
+    peak = f"{use.peak / MIB:.4g}" if use.peak is not None else "unknown"
     return Note(
         "memory-limit",
-        f"the database had {use['limit'] / MIB:.4g} MiB of memory, page cache included (cgroup "
-        f"v{use['version']}): peak {peak} MiB, limit reached {use['reached']} times, "
-        f"{use['oom_kills']} processes killed",
+        f"the database had {use.limit / MIB:.4g} MiB of memory, page cache included (cgroup "
+        f"v{use.version}): peak {peak} MiB, limit reached {use.reached} times, "
+        f"{use.oom_kills} processes killed",
     )
 
 
-def transactions(result: Mapping[str, Any], output: Output, rate: float) -> Phase:
+def transactions(result: Worked, output: Output, rate: float) -> Phase:
     """The phase `transactions`: one worker for each user."""
-    begin, end = result["window"]
+    begin, end = result.window
     seconds = end - begin
-    done = np.array(result["of_users"], dtype=np.int64)
-    failed = sum(result["failures"].values()) + result["skipped"]
+    done = np.array(result.of_users, dtype=np.int64)
     errors = np.zeros(done.size, np.int64)
-    errors[0] = failed
-    kinds = dict(result["latency"])
-    latency = {name: _latency(value) for name, value in kinds.items()}
-    latency |= {f"{n}/service": _latency(v) for n, v in result["service"].items()}
-    counts = {name: int(value["count"]) for name, value in kinds.items()}
+    errors[0] = sum(result.failures.values()) + result.skipped
+    latency = {name: _latency(times) for name, times in result.latency.items()}
+    latency |= {f"{n}/service": _latency(times) for n, times in result.service.items()}
+    counts = {name: times.count for name, times in result.latency.items()}
     return Phase(
         TRANSACTIONS,
         start=np.zeros(done.size),
@@ -88,21 +93,21 @@ def transactions(result: Mapping[str, Any], output: Output, rate: float) -> Phas
         errors=errors,
         latency=latency,
         interval=1.0,
-        interval_operations=np.array(result["each_second"], dtype=np.int64),
+        interval_operations=np.array(result.each_second, dtype=np.int64),
         began=begin + output.clock_correction,
         clock_uncertainty=output.clock_uncertainty,
         facts={
-            "synced": not RETURNS_BEFORE.items() & result["settings"].items(),
+            "synced": not RETURNS_BEFORE.items() & result.settings.items(),
             "window_seconds": seconds,
             "transactions": counts,
-            "failures": result["failures"],
-            "skipped": result["skipped"],
-            "retries": result["retries"],
-            "retried": result["retried"],
+            "failures": result.failures,
+            "skipped": result.skipped,
+            "retries": result.retries,
+            "retried": result.retried,
             "rolled_back": counts.get(CANCELLED, 0),
-            "outside_window": result["outside"],
+            "outside_window": result.outside,
             "rate": rate,
-            "wal_bytes": result["wal_bytes"],
+            "wal_bytes": result.wal_bytes,
             "local_window": [begin, end],
             OBSERVED: {
                 "transaction_rate": float(done.sum()) / seconds,
@@ -112,12 +117,12 @@ def transactions(result: Mapping[str, Any], output: Output, rate: float) -> Phas
     )
 
 
-def _latency(value: Mapping[str, Any]) -> Latency:
+def _latency(times: Times) -> Latency:
     return Latency(
-        counts=histogram.dense(value["histogram"]),
-        total=float(value["total"]),
-        minimum=float(value["minimum"]),
-        maximum=float(value["maximum"]),
+        counts=histogram.dense(times.histogram),
+        total=float(times.total),
+        minimum=float(times.minimum),
+        maximum=float(times.maximum),
     )
 
 
@@ -129,7 +134,7 @@ def observed(phase: Phase, monitor: Monitor | None) -> dict[str, float]:
     """
     if monitor is None or not monitor.hosts:
         return {}
-    begin, end = phase.facts["local_window"]
+    begin, end = read(Measured, phase.facts, "facts").local_window
     cut = (end - begin) * (1 - SHARE) / 2
     first, last = begin + cut, end - cut
     went = {

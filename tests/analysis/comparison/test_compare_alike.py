@@ -29,7 +29,7 @@ def test_mixed_engines_are_compared_only_when_it_is_meant() -> None:
     refused(ds, "4 cells would mix engines", "a has player-c, b has fio", "--across-engines")
     found = compare(ds, "a", "b", options=ComparisonOptions(across_engines=True))
     assert found.counts == {"faster": 4}
-    assert any("engine" in line and "asked for" in line for line in found.remarks)
+    assert any("engine" in line and "(as requested)" in line for line in found.remarks)
     assert any("player-c 1 (a) against fio 1 (b)" in line for line in found.remarks)
 
 

@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 
 from fsmatrix.analysis.comparison import compare as comparing
+from fsmatrix.analysis.comparison import pairs as pairing
 from fsmatrix.analysis.data.summary import MOST_TARGETS, summarise
 from fsmatrix.analysis.draw import charts
 from fsmatrix.analysis.lessons.lessons import lessons
@@ -35,13 +36,13 @@ def campaign(count: int, **columns: Any) -> xr.Dataset:
 def pairs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     """Counts the pairs of sides whose cells are matched."""
     made: Counter[str] = Counter()
-    original = comparing.matched
+    original = pairing.matched
 
     def counted(*given: Any) -> Any:
         made["pairs"] += 1
         return original(*given)
 
-    monkeypatch.setattr(comparing, "matched", counted)
+    monkeypatch.setattr(pairing, "matched", counted)
     yield made
 
 

@@ -167,7 +167,7 @@ def test_table_in_the_terminal(tmp_path: Path) -> None:
     assert "\x1b" not in text
     assert "!" in text, "the finding is marked"
     assert "failed" in text
-    assert "nothing can be proven of it" in text
+    assert "nothing can be proven from it" in text
 
 
 def test_several_files_are_one_campaign_and_repeats_count_once(tmp_path: Path) -> None:

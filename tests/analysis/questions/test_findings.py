@@ -75,7 +75,7 @@ def test_the_command_names_cells_and_runs(
 ) -> None:
     assert call(monkeypatch, "findings", campaign) == 0
     said = capsys.readouterr().out
-    assert "288 runs in 48 cells; of 4 cells (8%) audits warn, or runs do not count." in said
+    assert "288 runs in 48 cells; 4 of them (8%) have warnings, or runs that do not count." in said
     assert "invalid read-served-by-cache: 8 of 288 runs, 2 of 48 cells" in said
     assert "what to do: drop caches as root" in said
     assert "seq-read, read, chunk 1 MiB, 1 process per node, btrfs: " in said

@@ -9,12 +9,12 @@ from scipy import stats
 
 from fsmatrix.analysis.comparison.compare import compare, comparisons
 from fsmatrix.analysis.comparison.options import ComparisonOptions
-from fsmatrix.analysis.comparison.questions import Asked, together
+from fsmatrix.analysis.comparison.questions import Subject, together
 from tests.analysis.comparison.compared_campaigns import made
 
 ALPHA = 0.05
-WHOLE = Asked("", tuple(range(12)))
-PATTERNS = [Asked(f"pattern {k}", tuple(range(4 * k, 4 * k + 4))) for k in range(3)]
+WHOLE = Subject("", tuple(range(12)))
+PATTERNS = [Subject(f"pattern {k}", tuple(range(4 * k, 4 * k + 4))) for k in range(3)]
 
 
 def test_false_claims_of_any_question_are_as_rare_as_said() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from fsmatrix.analysis.data import load, summary
 from fsmatrix.analysis.draw import charts, layout
-from fsmatrix.analysis.report import report
+from fsmatrix.analysis.report import pivot, report
 from fsmatrix.results.record import Finding, RunRecord
 from tests.analysis import campaigns
 
@@ -124,6 +124,16 @@ def test_states_are_never_in_one_chart(tmp_path: Path, name: str) -> None:
         f"{name.replace('_', ' ')} cold",
         f"{name.replace('_', ' ')} warm",
     }
+
+
+def test_direct_and_buffered_are_never_in_one_chart(tmp_path: Path) -> None:
+    """Nor with what has no such option; a replay that is widened counts other bytes."""
+    levels = [{"phase": "stat"}, *({"direct": d, "phase": "replay"} for d in (False, True))]
+    path = few(tmp_path, levels=[{**level, "threads": t} for level in levels for t in (1, 2)])
+    pictures = [c for c in made(path) if c.metric == "bandwidth"]
+    assert {c.conditions for c in pictures} == {"", "direct false", "direct true"}
+    bandwidth = next(p for p in pivot.pivots(summary.summarise(load.open_campaign(path))))
+    assert {part.conditions for part in bandwidth.parts} == {"", "direct false", "direct true"}
 
 
 def test_many_panels_go_to_several_charts(tmp_path: Path) -> None:

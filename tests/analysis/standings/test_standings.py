@@ -241,7 +241,7 @@ def test_cells_of_the_other_way_stand_against_it() -> None:
 def test_nobody_ahead_is_said_so_and_the_command_adds_blocks() -> None:
     found = of(campaign(many({"a": 1e8, "b": 1.1e8}, 2, spread=0.15)))
     said = sentences(found, PLAN, "my out")
-    assert said.answer == "Nobody is shown to be ahead in any of 2 cells."
+    assert said.answer == "No target is shown to be ahead in any of 2 cells."
     assert "the difference may be chance" in said.against
     assert said.todo.startswith("Add ")
     assert said.command.startswith("fsmatrix run -o 'my out' --resume --set repetitions=")
@@ -251,7 +251,7 @@ def test_nobody_ahead_is_said_so_and_the_command_adds_blocks() -> None:
 def test_too_few_blocks_ask_for_the_fewest_that_can_prove() -> None:
     found = of(campaign(many({"a": 1e8, "b": 1e9}, 1, blocks=3)))
     said = sentences(found, {"repetitions": 6, "block": 2}, "out")
-    assert said.answer == "Nobody can be shown to be ahead with 3 blocks: it takes 6."
+    assert said.answer == "No target can be shown to be ahead with 3 blocks: it takes 6."
     assert "Add 3 blocks (6 in all), the fewest that can prove anything" in said.todo
     assert said.command == "fsmatrix run -o out --resume --set repetitions=12"
 

@@ -82,11 +82,11 @@ def test_a_look_after_an_extension_is_tested_at_what_is_left_of_alpha() -> None:
     assert [one.level for one in (without, first, second)] == pytest.approx(
         [ALPHA, ALPHA * 2 / 3, ALPHA * 2 / 9]
     )
-    assert any("first look" in line and "wrong in 3.3 %" in line for line in first.says)
+    assert any("first look" in line and "tested at 3.3 %" in line for line in first.says)
     (said,) = [line for line in second.says if "look at this" in line]
     assert "second look" in said
     assert "after 6 blocks" in said
-    assert "wrong in 1.1 %" in said
+    assert "tested at 1.1 %" in said
     assert not any("look at this" in line for line in without.says)
     grown = compare(made(truth, blocks=10, campaign=planned(6, 10), change=late), "a", "b")
     assert grown.counts == {"faster": 4}

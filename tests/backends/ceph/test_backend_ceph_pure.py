@@ -173,8 +173,15 @@ def test_commands() -> None:
 def test_whose_mount_it_is(fstype: str, source: str, ours: bool) -> None:
     mount = Mount(1, "0:1", "/", "/mnt", "rw", fstype, source, "rw")
     kind = "ceph" if fstype == "ceph" else "fuse.ceph-fuse"
-    identity = {"fstype": kind, "source": "fsmatrix-t", "root": "/a/fsmatrix-t"}
-    assert clients.is_ours(mount, identity) is ours
+    own = clients.Mounted(
+        path="/mnt",
+        filesystem="fs1",
+        fstype=kind,
+        source="fsmatrix-t",
+        root="/a/fsmatrix-t",
+        **LOGIN.facts,
+    )
+    assert clients.is_ours(mount, own) is ours
 
 
 def test_roots_of_the_players_drivers() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
 import secrets
-import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -28,7 +25,10 @@ from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
 from fsmatrix.cli.main import command as command_line
+from fsmatrix.results.evidence.stored import read
+from fsmatrix.results.evidence.target import of_environment
 from fsmatrix.results.files.store import Store
+from tests.backends.ceph.typed import as_the_tool_sends, in_a_shell
 
 pytestmark = [
     pytest.mark.root,
@@ -114,6 +114,9 @@ def test_rados_works_on_the_hosts_of_its_level(bed: CephTestbed, context: Provis
         used.make_run(access, "r1")
         facts = used.describe(access)
         assert facts["level"]["placement"]["hosts"] == ["node3", "node4"]
+        known = of_environment({"target": facts}).level  # as audits read it
+        assert known is not None
+        assert known.placement.osds == (2, 3)
         assert facts["ceph"]["pools"][access.pool]["crush_rule"] == access.pool
         assert used.space(access).bytes > 0
         assert used.space().bytes is None, "of a level that is not made nothing is known"
@@ -151,50 +154,6 @@ def test_levels_of_a_block_share_hosts_and_blocks_draw_anew(
     larger = {line for line in used.commands({"storage_nodes": 3}, "1/0") if "crush link" in line}
     assert linked < larger
     assert len(others) > 1
-
-
-@pytest.fixture(scope="module")
-def parser() -> Any:
-    """The ceph tool's own parser of what is typed (package python3-ceph-argparse)."""
-    tool = shutil.which("ceph")
-    assert tool is not None
-    python = Path(tool).read_text().splitlines()[0].removeprefix("#!").split()[0]
-    find = "import ceph_argparse; print(ceph_argparse.__file__)"
-    file = subprocess.check_output([python, "-c", find], text=True, timeout=60).strip()
-    spec = importlib.util.spec_from_file_location("ceph_argparse", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def in_a_shell(lines: list[str], bed: CephTestbed) -> None:
-    """Type them as they were printed."""
-    key = {"CEPH_ARGS": f"--keyring {bed.keyring}"} if bed.keyring else {}
-    done = subprocess.run(["sh", "-e", "-c", "\n".join(lines)], capture_output=True, text=True,
-                          env={**os.environ, "CEPH_CONF": bed.conf, **key}, timeout=240,
-                          check=False)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-
-
-def as_the_tool_sends(parser: Any, lines: list[str], bed: CephTestbed) -> None:
-    """What the ceph tool makes of them, sent over one connection: a start of it takes 0.25 s."""
-    with bed.cluster() as cluster:
-        told = json.dumps(cluster.mon("get_command_descriptions"))
-        known = parser.parse_json_funcsigs(told, "cli")
-        for line in lines:
-            tool, *words = shlex.split(line)
-            near = {key: one for key, one in known.items() if _begins(parser, one["sig"], words)}
-            command = parser.validate_command(near, words)  # among all of them it takes 0.1 s
-            assert (tool, bool(command)) == ("ceph", True), line
-            cluster.mon(command.pop("prefix"), **command)
-
-
-def _begins(parser: Any, signature: list[Any], words: list[str]) -> bool:
-    """Whether the signature's fixed words are those that the line begins with."""
-    fixed = [one.instance.prefix for one in signature if one.t is parser.CephPrefix]
-    return fixed == words[: len(fixed)]
 
 
 @pytest.mark.parametrize(
@@ -378,7 +337,7 @@ def test_a_foreign_root_or_pool_is_never_touched(
         known = {"name": name, "tag": "tag1", "linked": [], "filesystem": "", "coded": False}
         entry = context.journal.begin("ceph-level", target="a", path=name, **known, **login(bed))
         with pytest.raises(CephError, match="belongs to 'another': not touched"):
-            levelstate.remove(entry.facts)
+            levelstate.remove(read(levelstate.Recorded, entry.facts, "facts"))
         assert levelstate.present(cluster, name) == ["pool"]
         cluster.mon("osd pool delete", pool=name, pool2=name, yes_i_really_really_mean_it=True)
     context.journal.end(entry)

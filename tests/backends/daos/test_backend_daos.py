@@ -382,6 +382,7 @@ def test_warm_is_refused() -> None:
 
 
 # -- the real one -----------------------------------------------------------------------------
+@pytest.mark.daos
 @pytest.mark.skipif(
     not REAL_POOL or shutil.which("daos") is None,
     reason="not in any registry: DAOS; with a pool in FSMATRIX_DAOS_POOL its containers are "

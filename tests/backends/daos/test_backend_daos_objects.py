@@ -110,6 +110,7 @@ def test_a_name_that_is_too_long(standin: Standin, context: ProvisionContext) ->
         objects().make_run(access, "x" * 127)
 
 
+@pytest.mark.daos
 @pytest.mark.skipif(
     not REAL_POOL or shutil.which("daos") is None,
     reason="not in any registry: DAOS; with a pool in FSMATRIX_DAOS_POOL its containers are "

@@ -13,11 +13,12 @@ import pytest
 from fsmatrix.backends.access import DeviceAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.local.devices import cgroups, limits
+from fsmatrix.backends.local.devices import limits
 from fsmatrix.backends.local.devices.bare import held
 from fsmatrix.backends.local.devices.bare.backend import Device
 from fsmatrix.backends.local.devices.bare.options import DeviceOptions
 from fsmatrix.backends.system import devices, loopdev
+from fsmatrix.backends.system.cgroups import throttle
 from fsmatrix.suite.workloads.streams.pattern import SHARED
 from tests.backends.bare_devices import MIB, attached, bare, digest, out_of, provisioning
 
@@ -190,13 +191,13 @@ def test_emulated(context: ProvisionContext) -> None:
     assert target.overwrites(MIB) == ""
     access = target.provision({}, context)
     device = access.device
-    folder = cgroups.own(cgroups.controller())
+    folder = throttle.own(throttle.hierarchy())
     target.mount(access, context.journal)
-    rates = cgroups.limits_of(folder, devices.number_of(device))
-    assert rates == cgroups.Limits(read_operations=200, write_operations=100)
+    rates = throttle.limits_of(folder, devices.number_of(device))
+    assert rates == throttle.Limits(read_operations=200, write_operations=100)
     assert target.describe(access)["managed"] is True
     target.unmount(access, context.journal)
-    assert cgroups.limits_of(folder, devices.number_of(device)) == cgroups.Limits()
+    assert throttle.limits_of(folder, devices.number_of(device)) == throttle.Limits()
     target.release(access, context)
     assert (
         loopdev.backing(device) is None

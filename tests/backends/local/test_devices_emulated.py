@@ -19,10 +19,12 @@ import pytest
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
-from fsmatrix.backends.local.devices import cgroups, limits
+from fsmatrix.backends.local.devices import limits
 from fsmatrix.backends.local.devices.backend import FACTOR
-from fsmatrix.backends.local.devices.cgroups import Limits
 from fsmatrix.backends.system import devices, loopdev, mounts
+from fsmatrix.backends.system.cgroups import throttle
+from fsmatrix.backends.system.cgroups.throttle import Limits
+from fsmatrix.results.evidence.target import of_environment
 from tests.backends.local.devices_target import (
     MIB,
     attached_below,
@@ -73,7 +75,7 @@ def context(tmp_path: Path) -> Iterator[ProvisionContext]:
 
 
 def in_force(device: str) -> Limits:
-    return cgroups.limits_of(cgroups.own(cgroups.controller()), devices.number_of(device))
+    return throttle.limits_of(throttle.own(throttle.hierarchy()), devices.number_of(device))
 
 
 @pytest.mark.loop
@@ -93,7 +95,9 @@ class TestEmulated:
         assert json.dumps(facts)
         assert [device["capacity"] for device in facts["devices"]] == [32 * MIB] * 2
         assert all(device["loop"]["direct_io"] for device in facts["devices"])
-        assert facts["emulated"]["adapter_limits"]["read_operations"] == 200
+        known = of_environment({"target": facts}).emulated  # as audits read it
+        assert known is not None
+        assert known.adapter_limits["read_operations"] == 200
         before = target.counters(access)
         first, second = access.details["numbers"]
         target.make_run(access, "run")
@@ -163,14 +167,14 @@ class TestEmulated:
         access = target.provision({FACTOR: 1}, context)
         target.mount(access, context.journal)
         device = access.details["emulated"]["parts"][0]["device"]
-        folder, number = cgroups.own(cgroups.controller()), devices.number_of(device)
-        cgroups.limit(folder, number, Limits(read_operations=7))
+        folder, number = throttle.own(throttle.hierarchy()), devices.number_of(device)
+        throttle.limit(folder, number, Limits(read_operations=7))
         with pytest.raises(BackendError, match="another limit than the recorded one"):
             target.unmount(access, context.journal)
         assert in_force(device) == Limits(read_operations=7)
         assert not mounts.mounted_below(context.state.resolve())  # all else was undone
         assert in_force(access.details["emulated"]["device"]) == Limits()
-        cgroups.limit(folder, number, Limits())
+        throttle.limit(folder, number, Limits())
         target.release(access, context)
         target.finish(context)
 
@@ -179,10 +183,10 @@ class TestEmulated:
         image.write_bytes(bytes(MIB))
         argv = ["losetup", "--find", "--show", str(image)]
         device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
-        folder, number = cgroups.own(cgroups.controller()), devices.number_of(device)
+        folder, number = throttle.own(throttle.hierarchy()), devices.number_of(device)
         limit = Limits(read_operations=900)
         try:
-            cgroups.limit(folder, number, limit)
+            throttle.limit(folder, number, limit)
             journal = Journal(tmp_path / "journals/host.jsonl")
             for cgroup in (folder, tmp_path):
                 facts = {"device": device, "cgroup": str(cgroup), "limits": vars(limit)}
@@ -192,7 +196,7 @@ class TestEmulated:
             assert all("its limit stays" in line for line in report), report
             assert in_force(device) == limit
         finally:
-            cgroups.limit(folder, number, Limits())
+            throttle.limit(folder, number, Limits())
             subprocess.run(["losetup", "--detach", device], check=True)
 
     def test_failing_mkfs_leaves_nothing(self, context: ProvisionContext, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.local import images, loop
-from fsmatrix.backends.system import extents, loopdev
+from fsmatrix.backends.system import loopdev
+from fsmatrix.backends.system.files import extents
 
 MIB = 1 << 20
 

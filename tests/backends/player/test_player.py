@@ -86,9 +86,9 @@ def test_verify_names_the_first_wrong_byte(opened: Open, tmp_path: Path) -> None
     assert (result.operations, result.bytes) == (15, 15 * 8192)
     error = result.first_error
     assert error is not None
-    assert error["wrong_offset"] == 50_001
-    assert (error["expected"], error["found"]) == (right, right ^ 0x40)
-    assert (error["file"], error["offset"], error["op"]) == ("f", 49_152, 7)
+    assert error.wrong_offset == 50_001
+    assert (error.expected, error.found) == (right, right ^ 0x40)
+    assert (error.file, error.offset, error.op) == ("f", 49_152, 7)
 
 
 def test_stale_data_of_another_seed_cannot_pass(opened: Open, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_short_read_is_an_error(opened: Open, tmp_path: Path) -> None:
     assert result.errors_by_errno == {"ESHORT": 2}
     assert (result.bytes, result.operations) == (6000 - 4096 + 6000, 1)
     assert result.first_error is not None
-    assert result.first_error["errno"] == "ESHORT"
+    assert result.first_error.errno == "ESHORT"
 
 
 def test_the_first_error_stops_or_not(opened: Open) -> None:
@@ -131,7 +131,7 @@ def test_the_first_error_stops_or_not(opened: Open) -> None:
     assert one.play(chunk(*ops)) == 0
     error = one.result().first_error
     assert error is not None
-    assert {key: error[key] for key in ("kind", "file", "errno", "op", "thread")} == {
+    assert {key: getattr(error, key) for key in ("kind", "file", "errno", "op", "thread")} == {
         "kind": "stat",
         "file": "missing",
         "errno": "ENOENT",

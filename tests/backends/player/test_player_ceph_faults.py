@@ -55,8 +55,8 @@ def test_verification_finds_a_byte_that_was_changed_below(place: Place, depth: i
     assert result.errors_by_errno == {"EVERIFY": 1}
     error = result.first_error
     assert error is not None
-    assert error["wrong_offset"] == 20_001
-    assert (error["expected"], error["found"]) == (right[20_001], right[20_001] ^ 0x40)
+    assert error.wrong_offset == 20_001
+    assert (error.expected, error.found) == (right[20_001], right[20_001] ^ 0x40)
     assert result.operations == result.ops - 2
 
 
@@ -123,7 +123,7 @@ def test_a_pool_that_goes_away_in_the_middle(bed: CephTestbed, rados: Place, dep
     assert result.operations > 0  # what was written before
     assert result.operations + result.errors + 1 == result.ops  # and the create
     assert result.first_error is not None
-    assert result.first_error["kind"] == "write"
+    assert result.first_error.kind == "write"
 
 
 @pytest.mark.parametrize("depth", [1, 16])
@@ -155,7 +155,7 @@ def test_an_osd_that_dies_fails_what_lies_on_it(bed: CephTestbed, rados: Place, 
         bed.wait_clean(60)
     assert failed.errors_by_errno == {"ETIMEDOUT": len(dead)}
     assert failed.first_error is not None
-    assert failed.first_error["offset"] in dead
+    assert failed.first_error.offset in dead
     one.play(reads)
     one.drain()
     assert one.result().errors == len(dead)
@@ -183,7 +183,7 @@ def test_a_full_pool_is_an_error(bed: CephTestbed, rados: Place) -> None:
     assert set(found.errors_by_errno) <= {"EDQUOT", "ENOSPC"}
     assert found.errors > 0
     assert found.first_error is not None
-    assert found.first_error["kind"] == "write"
+    assert found.first_error.kind == "write"
 
 
 def refused(driver: str, root: str) -> OSError:

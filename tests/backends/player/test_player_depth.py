@@ -134,8 +134,8 @@ def test_verification_at_completion(one: Player, tmp_path: Path) -> None:
     assert result.errors_by_errno == {"EVERIFY": 1}
     assert result.bytes == (64 + 63) * 8192
     assert result.first_error is not None
-    assert result.first_error["wrong_offset"] == 50_001
-    assert result.first_error["op"] == 66 + 6
+    assert result.first_error.wrong_offset == 50_001
+    assert result.first_error.op == 66 + 6
 
 
 def test_errors_of_completions_name_their_operation(tmp_path: Path) -> None:
@@ -147,9 +147,9 @@ def test_errors_of_completions_name_their_operation(tmp_path: Path) -> None:
     result = one.result()
     error = result.first_error
     assert error is not None
-    assert (error["errno"], error["kind"]) == ("ESHORT", "read")
-    assert error["op"] == 1 + error["offset"] // 1000
-    assert error["offset"] >= 10_000
+    assert (error.errno, error.kind) == ("ESHORT", "read")
+    assert error.op == 1 + error.offset // 1000
+    assert error.offset >= 10_000
     assert result.operations == 10
     assert 11 < executed <= 11 + 1 + 4  # no more begin once the error is known
     assert result.ops == executed

@@ -209,7 +209,7 @@ def test_verification_finds_a_byte_that_was_changed(dfs: Place) -> None:
         )
         assert result.errors_by_errno == {"EVERIFY": 1}
         assert result.first_error is not None
-        assert result.first_error["wrong_offset"] == 20_000
+        assert result.first_error.wrong_offset == 20_000
 
 
 @pytest.mark.parametrize("size", [4096, 1 << 20])

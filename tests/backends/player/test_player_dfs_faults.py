@@ -249,7 +249,7 @@ def test_a_pool_that_is_full_in_the_middle(doubled: Storage, depth: int, der: in
     assert result.errors_by_errno == {"ENOSPC": COUNT // 10}
     assert result.bytes == (COUNT - COUNT // 10) * SIZE
     assert result.first_error is not None
-    assert result.first_error["kind"] == "write"
+    assert result.first_error.kind == "write"
     doubled.faults()
     one.play(chunk(*writes(), *reads()))  # the space is back
     one.drain()

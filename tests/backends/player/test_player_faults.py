@@ -20,7 +20,7 @@ from fsmatrix.backends.player.player import (
     open_player,
     tsc_is_invariant,
 )
-from fsmatrix.backends.system import residency
+from fsmatrix.backends.system.files import residency
 from tests import asking
 
 BOTH = ["c", "python"]
@@ -60,7 +60,7 @@ def test_a_full_file_system(small: Path, implementation: str) -> None:
     # the eleventh write got a part of its bytes to the file: those count
     assert result.bytes == (small / "f").stat().st_size == 1 << 20
     assert result.first_error is not None
-    assert result.first_error["offset"] == 1_000_000
+    assert result.first_error.offset == 1_000_000
 
 
 @pytest.mark.parametrize("implementation", BOTH)

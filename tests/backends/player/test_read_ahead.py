@@ -14,7 +14,8 @@ import pytest
 
 from fsmatrix.backends.player.ops import OP, Chunk, Kind
 from fsmatrix.backends.player.player import PlayerOptions, open_player
-from fsmatrix.backends.system import mounts, residency
+from fsmatrix.backends.system import mounts
+from fsmatrix.backends.system.files import residency
 
 PAGE = 4096
 SIZE = 8 << 20

@@ -10,7 +10,7 @@ import pytest
 from fsmatrix.backends import cache
 from fsmatrix.backends.base import CacheMethod
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system import residency
+from fsmatrix.backends.system.files import residency
 
 MIB = 1 << 20
 

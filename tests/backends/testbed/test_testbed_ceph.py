@@ -1,92 +1,32 @@
-"""The Ceph test bed: real clusters, brought up, broken, killed half-way and taken down."""
+"""The Ceph test bed in use: whole clusters, their objects, faults, limits and users."""
 
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.local.devices import cgroups
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.testbed import process
+from fsmatrix.backends.system.cgroups import throttle
 from fsmatrix.backends.testbed.base import LEFT
 from fsmatrix.backends.testbed.ceph.testbed import (
     CephTestbed,
     CephTestbedOptions,
     Limits,
     down,
-    missing,
     status,
     up,
 )
-from fsmatrix.backends.testbed.home import Home
 from fsmatrix.cli.testbeds import testbed as cli
+from tests.backends.testbed.remains import PATIENCE, QUICK, assert_gone, of_bed, running
 
-QUICK: dict[str, Any] = {"nodes": 2, "pg_num": 32}
-PATIENCE = 60.0  # seconds; a bound for a machine under load
 ALLOWANCE = 0.7  # of a limit's duration: what a token bucket lets pass at once is free
-
-
-@pytest.fixture(scope="session")
-def ceph() -> None:
-    """Ceph's programs; skipped with what would bring them."""
-    if os.geteuid() == 0 and (reason := missing()):
-        pytest.skip(reason)
-
-
-def running(directory: Path) -> list[str]:
-    """Command lines of all processes that name the directory in any way, ours apart."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        seen = process.look(int(folder.name))
-        if seen and seen.state not in "ZX" and seen.pid != os.getpid():
-            line = " ".join(seen.argv)
-            if str(directory) in line:
-                found.append(line)
-    return found
-
-
-def traces() -> dict[str, set[str]]:
-    """What of ours the kernel knows: links, namespaces, cgroups, loop devices on images."""
-    loops = tools.run(["losetup", "--noheadings", "--output", "BACK-FILE"]).stdout
-    places = list(Path("/sys/fs/cgroup").glob("**/fsmatrix-*"))
-    return {
-        "links": {path.name for path in Path("/sys/class/net").glob("fsm*")},
-        "namespaces": {path.name for path in Path("/run/netns").glob("fsmatrix-*")},
-        "cgroups": {path.name for path in places},
-        "loops": {line.strip() for line in loops.splitlines() if "image." in line},
-    }
-
-
-def of_bed(directory: Path) -> dict[str, set[str]]:
-    """The part of `traces` that belongs to one bed (other beds may run on this machine)."""
-    identity = Home.at(directory, CephTestbed.kind).read()["id"]
-    found = traces()
-    return {
-        "links": {name for name in found["links"] if name.startswith(f"fsm{identity}")},
-        "namespaces": {name for name in found["namespaces"] if identity in name},
-        "cgroups": {name for name in found["cgroups"] if identity in name},
-        "loops": {name for name in found["loops"] if str(directory) in name},
-    }
-
-
-def assert_gone(directory: Path, before: dict[str, set[str]]) -> None:
-    """Nothing of the bed is left: neither in its directory, nor running, nor in the kernel."""
-    assert not directory.exists()
-    assert running(directory) == []
-    now = traces()
-    assert {kind: now[kind] & names for kind, names in before.items() if now[kind] & names} == {}
 
 
 @pytest.fixture(scope="module")
@@ -136,8 +76,8 @@ def test_a_bed_is_a_whole_cluster(plain: CephTestbed) -> None:
     assert plain.facts["factors"]["storage_nodes"]["realised"] == "emulated"
     for name in ("rados", "data"):
         assert plain.facts["placement"][plain.pools[name]]["max_over_mean"] <= 1.10
-    waited = sum(step["waited"] for step in plain.steps)
-    assert sum(step["own"] for step in plain.steps) < waited
+    waited = sum(step.waited for step in plain.steps)
+    assert sum(step.own for step in plain.steps) < waited
 
 
 @pytest.mark.root
@@ -247,7 +187,7 @@ def test_drives_and_links_are_limited_and_go_with_the_bed(
     plain: CephTestbed, tmp_path: Path
 ) -> None:
     try:
-        cgroups.controller()
+        throttle.hierarchy()
     except BackendError as error:
         pytest.skip(f"not in any registry: {error}")
     directory = tmp_path / "bed"
@@ -297,17 +237,6 @@ def _drives_are_limited(cluster: Cluster, bytes_per_second: float) -> None:
     assert time.monotonic() - began > ALLOWANCE * times * block / bytes_per_second
 
 
-@pytest.mark.loop
-def test_a_bring_up_that_fails_leaves_nothing(ceph: None, tmp_path: Path) -> None:
-    directory, before = tmp_path / "bed", traces()
-    huge = CephTestbedOptions(**QUICK, interface="pcie", network="1Gbit", osd_size=4 << 60)
-    with pytest.raises(BackendError):
-        up(huge, directory)
-    assert not directory.exists()
-    assert running(directory) == []
-    assert not {name for name in traces()["loops"] - before["loops"] if str(directory) in name}
-
-
 # Erasure coding, users
 
 
@@ -353,111 +282,6 @@ def _layout_is_coded(bed: CephTestbed, point: Path) -> None:
         while any("ceph-fuse" in line for line in running(Path(bed.directory))):
             assert time.monotonic() < deadline, "ceph-fuse did not end"
             time.sleep(0.02)
-
-
-# Crashes
-
-
-def _started(directory: Path, *more: str) -> subprocess.Popen[str]:
-    program = "from fsmatrix.cli.testbeds.testbed import app; app()"
-    argv = [sys.executable, "-P", "-c", program, "up", "ceph", "--nodes", "2", "--pg-num", "32"]
-    return subprocess.Popen(
-        [*argv, "--osd-size", "1GiB", "--directory", str(directory), *more],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-
-
-def _read_until(process_: subprocess.Popen[str], word: str) -> str:
-    assert process_.stdout is not None
-    seen = ""
-    for line in process_.stdout:
-        seen += line
-        if line.startswith(word):
-            return seen
-    raise AssertionError(f"it ended before {word!r}: {seen}")
-
-
-@contextmanager
-def _killed(directory: Path, after: str, *more: str) -> Iterator[None]:
-    """A bring-up that was killed after a step; whatever the test does, nothing stays."""
-    child = _started(directory, *more)
-    try:
-        _read_until(child, after)
-        child.kill()
-        child.communicate(timeout=PATIENCE)
-        yield
-    finally:
-        child.kill()
-        child.communicate(timeout=PATIENCE)
-        down(directory)
-
-
-@pytest.mark.root
-@pytest.mark.parametrize(
-    "after", ["monitor", "pools and placement", pytest.param("OSDs", marks=pytest.mark.loop)]
-)
-def test_what_a_killed_bring_up_left_is_found_and_removed(
-    after: str, ceph: None, tmp_path: Path
-) -> None:
-    directory = tmp_path / "bed"
-    emulated = ["--interface", "sata", "--network", "1Gbit"] if after == "OSDs" else []
-    with _killed(directory, after, *emulated):
-        before = of_bed(directory)
-        assert bool(before["loops"]) == bool(emulated)
-        assert status(directory)["state"] == "interrupted"
-        assert [line for line in running(directory) if line.startswith("ceph-")]
-        with pytest.raises(BackendError, match="interrupted"):
-            CephTestbed.open(directory)
-        said = down(directory)
-    assert not [line for line in said if line.startswith(LEFT)]
-    assert_gone(directory, before)
-    assert down(directory) == []
-
-
-@pytest.mark.root
-def test_sigterm_takes_down_and_the_directory_is_locked_meanwhile(
-    ceph: None, tmp_path: Path
-) -> None:
-    directory = tmp_path / "bed"
-    child = _started(directory)
-    try:
-        _read_until(child, "monitor")
-        with pytest.raises(BackendError, match="another process"):
-            down(directory)
-    finally:
-        child.terminate()
-        child.communicate(timeout=PATIENCE)
-        left = down(directory)
-    assert left == []
-    assert child.returncode == 128 + signal.SIGTERM
-    assert_gone(directory, {})
-
-
-@pytest.mark.root
-def test_foreign_things_stay(ceph: None, tmp_path: Path) -> None:
-    """A file in the bed's directory and a process that looks like an OSD are left alone."""
-    directory = tmp_path / "bed"
-    like = ["ceph-osd", "-f", "-i", "0", "-c", str(directory / "ceph.conf")]
-    with _killed(directory, "monitor"), _foreign(["sh", "-c", "sleep 300", *like]) as foreign:
-        (directory / "results.txt").write_text("mine")
-        said = down(directory)
-        assert any("results.txt" in line for line in said if line.startswith(LEFT))
-        assert (directory / "results.txt").read_text() == "mine"
-        assert foreign.poll() is None
-        assert [line for line in running(directory) if line.startswith("ceph-")] == []
-        (directory / "results.txt").unlink()
-        assert f"removed {directory}" in down(directory)
-        assert foreign.poll() is None
-
-
-@contextmanager
-def _foreign(argv: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    process_ = subprocess.Popen(argv)
-    try:
-        yield process_
-    finally:
-        process_.kill()
-        process_.wait()
 
 
 # The command line

@@ -227,7 +227,9 @@ def traces(bed: str) -> list[str]:
 def whose(directory: Path) -> tuple[str, str]:
     """The id of a bed and its proof."""
     home = Home.at(directory, DaosTestbed.kind)
-    return str(home.read()["id"]), home.journal.identity.store
+    recorded = home.read()
+    assert recorded is not None
+    return recorded.id, home.journal.identity.store
 
 
 real_life = [pytest.mark.root, pytest.mark.needs("compiler", "emulated nodes")]
@@ -246,7 +248,7 @@ class TestLife:
             f"storage format --host-list={addresses[1]},{addresses[2]}",
             f"pool create fsmatrix --ranks=0,1,2 --size={3 * THREE.pool_bytes}B",
         ]
-        assert [step["name"] for step in bed.steps] == [
+        assert [step.name for step in bed.steps] == [
             "network", "servers", "first engine", "other engines", "agent", "pool", "facts",
         ]  # fmt: skip
         assert (bed.pool, bed.system, bed.ranks(2)) == ("fsmatrix", "daos_server", [1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +80,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
     yield directory
     home = Home.at(directory, SleepTestbed.kind)
     if home.exists():
-        process.end([entry.facts for entry in home.journal.pending("process")])
+        process.end([process.proven(entry) for entry in home.journal.pending("process")])
 
 
 def test_a_bed_comes_up_is_opened_again_and_goes(place: Path) -> None:
@@ -90,7 +92,7 @@ def test_a_bed_comes_up_is_opened_again_and_goes(place: Path) -> None:
     assert (bed.name, bed.port, bed.facts, bed.options) == (
         "dormouse", 7, {"asleep": 2}, SleepOptions(),
     )  # fmt: skip
-    assert [step["name"] for step in bed.steps] == ["sleeper 0", "sleeper 1"]
+    assert [step.name for step in bed.steps] == ["sleeper 0", "sleeper 1"]
     assert SleepTestbed.open(place) == bed
     found = SleepTestbed.status(place)
     assert (found["state"], found["health"], found["port"]) == ("up", [], 7)
@@ -115,6 +117,38 @@ def test_a_bed_with_a_dead_daemon_is_degraded(place: Path) -> None:
     found = SleepTestbed.status(place)
     assert (found["state"], found["health"]) == ("degraded", [])
     assert [one["state"] for one in found["daemons"]] == ["running", "gone"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"options": 3}, "bed.options is 3, not a mapping"),
+        ({"steps": [{"name": "x"}]}, "bed.steps[0].seconds is missing"),
+        ({"complete": "yes"}, "bed.complete is 'yes', not of type bool"),
+    ],
+)
+def test_a_damaged_bed_is_named_and_goes(place: Path, changes: dict[str, Any], reason: str) -> None:
+    SleepTestbed.up(SleepOptions(), place)
+    file = place / "bed.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    for look in (SleepTestbed.open, SleepTestbed.status):
+        with pytest.raises(BackendError, match=re.escape(f"{file}: {reason}")):
+            look(place)
+    assert SleepTestbed.down(place) == ["ended sleep.0, sleep.1", f"removed {place}"]
+
+
+def test_an_entry_of_no_process_is_named(place: Path) -> None:
+    bed = SleepTestbed.up(SleepOptions(), place)
+    entry = bed._home.journal.begin("process", role="sleep.2", argv="sleep 1")
+    with pytest.raises(BackendError, match=rf"entry {entry.id}: facts\.argv is 'sleep 1', not a"):
+        SleepTestbed.status(place)
+    bed._home.journal.end(entry)
+
+
+def test_a_daemon_is_started_again_as_it_was_journalled() -> None:
+    launch = Launch("osd.0", ("ceph-osd", "-i", "0"), "/c", "n", environment={"A": "b"})
+    assert Launch.of({**vars(launch), "argv": list(launch.argv)}) == launch
+    assert Launch.of({"role": "x", "argv": ["y"]}) == Launch("x", ("y",))  # as older releases
 
 
 def test_what_is_refused_makes_nothing(place: Path) -> None:

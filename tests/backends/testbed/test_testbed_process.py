@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fsmatrix.backends.testbed import process
-from fsmatrix.backends.testbed.process import Seen
+from fsmatrix.backends.testbed.process import Recorded, Seen
 
 PATIENCE = 60.0  # seconds; a bound for a machine under load
 
@@ -23,18 +24,22 @@ def sleeper(tmp_path: Path) -> Iterator[tuple[Seen, list[str]]]:
     while (now := process.look(seen.pid)) and now.argv == ("",) and time.monotonic() < deadline:
         time.sleep(0.01)
     yield seen, argv
-    process.end([{"role": "sleeper", "argv": argv, "pid": seen.pid, "start": seen.start}])
+    process.end([Recorded(role="sleeper", argv=tuple(argv), pid=seen.pid, start=seen.start)])
 
 
 def test_a_pid_with_another_start_or_command_line_is_not_ours(
     sleeper: tuple[Seen, list[str]],
 ) -> None:
     seen, argv = sleeper
-    facts = {"role": "x", "argv": argv, "pid": seen.pid, "start": seen.start}
+    facts = Recorded(role="x", argv=tuple(argv), pid=seen.pid, start=seen.start)
     assert process.ours(facts) is not None
-    for other in ({"start": seen.start + 1}, {"argv": ["sleep", "301"]}, {"argv": ["a", "sleep"]}):
-        assert process.ours({**facts, **other}) is None
-        assert not process.send({**facts, **other}, signal.SIGKILL)
+    for other in (
+        replace(facts, start=seen.start + 1),
+        replace(facts, argv=("sleep", "301")),
+        replace(facts, argv=("a", "sleep")),
+    ):
+        assert process.ours(other) is None
+        assert not process.send(other, signal.SIGKILL)
     assert process.ours(facts) is not None
     assert process.end([facts]) == (["x"], [])
     assert process.ours(facts) is None
@@ -46,13 +51,13 @@ def test_a_process_whose_pid_was_not_written_down_is_found_by_its_command_line(
     argv = ["tail", "-f", str(tmp_path / "log")]
     after = process.clock_ticks()
     seen = process.spawn(argv, tmp_path / "log")
-    facts = {"role": "x", "argv": argv, "after": after}
+    facts = Recorded(role="x", argv=tuple(argv), after=after)
     try:
         deadline = time.monotonic() + PATIENCE
         while (found := process.ours(facts)) is None and time.monotonic() < deadline:
             time.sleep(0.01)
         assert found is not None
         assert found.pid == seen.pid
-        assert process.ours({**facts, "after": seen.start + 1}) is None
+        assert process.ours(replace(facts, after=seen.start + 1)) is None
     finally:
         assert process.end([facts]) == (["x"], [])

@@ -118,10 +118,10 @@ def test_a_synced_write_needs_no_latency_of_fsync() -> None:
     """IOR's -e gives no histogram: the parser's fact says that the data was synced."""
     made = replace(record(), phases=(totals("write", 1.0, 100 * MB, 100),))
     (finding,) = found(made, "write-not-flushed")
-    assert "does not tell whether it was synced" in finding.message
+    assert "does not say whether it was synced" in finding.message
     phase = replace(made.phases[0], facts={"synced": False})
     (finding,) = found(replace(made, phases=(phase,)), "write-not-flushed")
-    assert "no fsync was asked for" in finding.message
+    assert "no fsync was requested" in finding.message
     phase = replace(made.phases[0], facts={"synced": True})
     assert found(replace(made, phases=(phase,)), "write-not-flushed") == []
 

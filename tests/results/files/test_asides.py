@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -55,6 +56,21 @@ def test_what_killed_writers_left_in_a_store_is_removed(tmp_path: Path) -> None:
     assert [path.read_text() for path in kept] == ["keep"] * 4
     assert link.is_symlink()
     assert store.remove_abandoned() == []
+
+
+def test_a_full_disk_names_the_file_that_was_being_replaced(tmp_path: Path) -> None:
+    """`run` printed a traceback when the disk was full as it wrote the report."""
+    report = tmp_path / "report.html"
+
+    def write() -> None:
+        with asides.replacing(report) as part:
+            part.write_text("half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as write(2) gives it
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        write()
+    assert caught.value.filename == str(report)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_a_link_is_not_entered(tmp_path: Path) -> None:

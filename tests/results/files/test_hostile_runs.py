@@ -21,6 +21,7 @@ from fsmatrix.results.files.hdf5 import check as hdfcheck
 from fsmatrix.results.files.run import runfile
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.sharing.bundle import Options, bundle
+from tests.ranks import rank
 from tests.results import hostile
 from tests.results.hostile import SECRET, record
 
@@ -195,10 +196,14 @@ MISFITS = {
         changed(evidence=Evidence(more={"counters": {"read": [{"before": {}}]}})),
         "cannot be used: evidence.counters.read[0].after is missing",
     ),
-    "ranks": (changed(ranks=("a",)), "ranks holds"),
+    "ranks": (changed(ranks=("a",)), "cannot be used: ranks[0] is 'a', not a mapping"),
+    "rank": (
+        changed(ranks=(rank(), rank(more={"node": "a"}))),
+        "cannot be used: ranks[1].node is 'a', not of type int",
+    ),
     "factors": (changed(coordinates={f"f{i}": 1 for i in range(9999)}), "has 9999 factors"),
     "level": (changed(coordinates={"target": "x" * 10**6}), "too long"),
-    "host": (changed(ranks=({"host": "x" * 10**6},)), "host names that are too long"),
+    "host": (changed(ranks=(rank("x" * 10**6),)), "host names that are too long"),
     "negative": (phase(bytes=-TWO), "bytes holds what is no count"),
     "infinite": (phase(end=TWO * np.inf), "end holds what is no time"),
     "began": (phase(began=float("nan")), "began is nan"),

@@ -21,6 +21,7 @@ from fsmatrix.results.files.run import runfile
 from fsmatrix.results.files.run.runfile import read_run
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
+from tests.ranks import rank
 
 WARNING = Finding("too-short", 1, "warning", "window of 0.1 s", "more work", "read")
 INVALID = Finding("cached", 3, "invalid", "read from cache", phase="read")
@@ -69,7 +70,7 @@ def record(target="xfs", repetition=0, phases=(), **changes):
         "duration": 2.5,
         "coordinates": {"target": target, "chunk_size": 4096},
         "environment": {"kernel": "6.1", "target": target},
-        "ranks": ({"host": "node1"}, {"host": "node2"}, {"host": "node1"}),
+        "ranks": (rank("node1"), rank("node2"), rank("node1")),
         "phases": tuple(phases),
     }
     return RunRecord(**{**values, **changes})

@@ -19,10 +19,12 @@ from fsmatrix.results.evidence.evidence import (
     Interception,
     Note,
 )
+from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5.schema import InvalidRecordError
 from fsmatrix.results.files.run.runfile import read_run, read_status, write_run
 from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
+from tests.ranks import rank
 
 # surrogates and NUL too: what a program prints need not be proper text
 text = st.text(st.characters(exclude_categories=()), max_size=12) | st.just("json:x")
@@ -151,6 +153,14 @@ findings = st.builds(
     phase=text,
     evidence=mappings,
 )
+ranks = st.builds(
+    Rank,
+    **dict.fromkeys(("host", "boot_id", "mounts"), text),
+    **dict.fromkeys(("rank", "node", "node_rank", "pid"), st.integers(0, 2**63)),
+    cpus=st.lists(st.integers(0, 9), max_size=2).map(tuple),
+    shared=st.none() | st.integers(0, 9),
+    more=mappings,
+)
 records = st.builds(
     RunRecord,
     **dict.fromkeys(
@@ -176,7 +186,7 @@ records = st.builds(
     coordinates=mappings,
     environment=mappings,
     companions=st.lists(text, max_size=2).map(tuple),
-    ranks=st.lists(mappings, max_size=2).map(tuple),
+    ranks=st.lists(ranks, max_size=2).map(tuple),
     phases=st.lists(phases(), max_size=3).map(tuple),
     monitor=st.none() | monitors(),
     evidence=evidence,
@@ -255,7 +265,7 @@ def record(**changes):
         "engine": "player-c",
         "engine_version": "1.0",
         "started": "2026-01-01T00:00:00Z",
-        "ranks": tuple({"host": f"node{i // 4}", "rank": i, "cpus": [i]} for i in range(16)),
+        "ranks": tuple(rank(f"node{i // 4}", rank=i, cpus=(i,)) for i in range(16)),
         "environment": {"kernel": "6.1.0", "mount": "rw,noatime" * 20},
     }
     return RunRecord(**{**values, **changes})

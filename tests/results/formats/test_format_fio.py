@@ -247,6 +247,13 @@ def test_absurd_numbers_are_refused(change: dict[str, Any], words: str) -> None:
         parse(json.dumps(data), "made")
 
 
+def test_an_option_may_be_anything() -> None:
+    data = raw("3.42-dfs-randrw.json")
+    data["jobs"][0]["job options"] = {"rw": "write", "verify": []}
+    (run,) = parse(json.dumps(data), "made")
+    assert run.phases
+
+
 @pytest.mark.parametrize("key", ["io_bytes", "runtime", "total_ios"])
 def test_numbers_that_contradict_each_other_are_noted(key: str) -> None:
     data = raw("3.42-dfs-randrw.json")

@@ -7,6 +7,7 @@ from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
+from tests.ranks import rank
 
 # made up; none is part of a word that may stay
 SECRETS = {
@@ -122,7 +123,7 @@ def secretive(repetition):
         },
         environment={"machine": dict(TOLD) | {"cpus": 2, "kernel": "6.1.0"}, **TOLD},
         companions=(f"x-{HOST}",),
-        ranks=(dict(TOLD), {"host": FQDN}),
+        ranks=(rank(HOST, more=TOLD), rank(FQDN)),
         phases=(phase(repetition), phase(repetition, f"p-{HOST}")),
         monitor=Monitor(
             (HOST, FQDN), np.arange(3.0), {f"m-{HOST}": np.ones((2, 3))}, {f"m-{HOST}": f"u-{HOST}"}

@@ -16,6 +16,7 @@ from fsmatrix.results.record import Finding, Phase, RunRecord
 from fsmatrix.results.sharing.anonymise.anonymise import Anonymiser, ClashError, Learner
 from fsmatrix.results.sharing.anonymise.text import Rewriter
 from fsmatrix.results.sharing.anonymise.vocabulary import Vocabulary
+from tests.ranks import rank
 
 CASE = Case("xfs", "pattern", {"chunk": 4096})
 
@@ -166,9 +167,9 @@ def test_paths_keep_their_order(one, other):
 
 
 def test_names_that_look_like_pseudonyms_are_told_apart():
-    one = record(ranks=({"host": "host-2"}, {"host": "mars17"}), error="host-2 and mars17 failed")
+    one = record(ranks=(rank("host-2"), rank("mars17")), error="host-2 and mars17 failed")
     made = anonymiser(one).record(one)
-    names = [rank["host"] for rank in made.ranks]
+    names = [each.host for each in made.ranks]
     assert names == ["hostx-1", "hostx-2"] or names == ["hostx-2", "hostx-1"]
     assert made.error == f"{names[0]} and {names[1]} failed"
 
@@ -176,7 +177,7 @@ def test_names_that_look_like_pseudonyms_are_told_apart():
 def test_a_host_like_an_ordinary_word():
     """It goes from its own fields and from sentences, and is told; keys and levels stay."""
     one = record(
-        ranks=({"host": "node", "node": 0},),
+        ranks=(rank("node"),),
         evidence=read(
             Evidence,
             {
@@ -190,7 +191,7 @@ def test_a_host_like_an_ordinary_word():
     )
     made = anonymiser(one)
     told = made.record(one)
-    assert told.ranks == ({"host": "host-1", "node": 0},)
+    assert told.ranks == (rank("host-1"),)
     assert told.evidence.document() == {
         "cpu": {"write": {"host-1": {"busy": 0.5}}},
         "cache": {"write": {"state": "node", "counters": "node"}},
@@ -202,7 +203,7 @@ def test_a_host_like_an_ordinary_word():
 
 def test_ids_numbers_and_the_suites_own_words_stay():
     one = record(
-        ranks=({"host": "write", "boot_id": "ce350c37-197a-40f6-9b10-8dafde0f8e81", "cpus": [0]},),
+        ranks=(rank("write", boot_id="ce350c37-197a-40f6-9b10-8dafde0f8e81"),),
         phases=(Phase("write", *(np.ones(1),) * 2, *(np.ones(1, np.int64),) * 3),),
         findings=(Finding("short", 1, "warning", "took 1 s on write", phase="write"),),
         environment={"machine": {"kernel": "6.1.0-18-amd64", "cpus": 2}},
@@ -225,14 +226,14 @@ def test_ids_numbers_and_the_suites_own_words_stay():
     assert told.environment == {**one.environment, "anonymised": True}  # ids are of other texts
     assert told.phases[0] == one.phases[0]
     assert (told.findings[0].phase, told.findings[0].message) == ("write", "took 1 s on host-1")
-    assert told.ranks[0] == {"host": "host-1", "boot_id": "uuid-1", "cpus": [0]}
+    assert told.ranks == (rank("host-1", boot_id="uuid-1"),)
 
 
 def test_a_target_that_is_a_host_is_replaced_everywhere():
     case = Case("mars17", "pattern", {"chunk": 4096})
     one = record(
         case=case.canonical,
-        ranks=({"host": "mars17"},),
+        ranks=(rank("mars17"),),
         attachment="b000-mars17-50",
         coordinates={"target": "mars17", "workload": "pattern"},
     )
@@ -242,7 +243,7 @@ def test_a_target_that_is_a_host_is_replaced_everywhere():
 
 
 def test_levels_that_would_become_one_are_refused():
-    one = record(ranks=({"host": "mars17"},), coordinates={"target": "mars17", "workload": "w"})
+    one = record(ranks=(rank("mars17"),), coordinates={"target": "mars17", "workload": "w"})
     other = replace(one, coordinates={"target": "MARS17", "workload": "w"})
     made = anonymiser(one, other)
     made.record(one)

@@ -18,6 +18,7 @@ from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.sharing.bundle import Options, bundle
 from tests.archives import unpack
+from tests.ranks import rank
 from tests.results.sharing.bundled import CAMPAIGN, HOST, JOB, PATH, SECRETS, secretive
 
 
@@ -128,7 +129,7 @@ def test_the_same_name_has_one_pseudonym_in_all_files(store, tmp_path):
     records = [Store.open(inside).read(run_id) for run_id in store.ids()]
     (host,) = {record.coordinates["target"] for record in records}
     assert re.fullmatch(r"host-\d+", host)
-    assert {record.ranks[0]["host"] for record in records} == {host}
+    assert {record.ranks[0].host for record in records} == {host}
     assert {record.monitor.hosts[0] for record in records} == {host}
     assert {json.loads(record.case)["target"] for record in records} == {host}
     assert len({record.job for record in records}) == 3
@@ -200,9 +201,9 @@ def test_the_same_results_give_the_same_bytes_of_nobody(store, tmp_path, monkeyp
 
 def test_runs_that_only_differ_in_names_stay_apart(store, tmp_path):
     one = secretive(5)
-    store.write(replace(one, attachment="b005-mars18-50", ranks=({"host": "mars18"},)))
+    store.write(replace(one, attachment="b005-mars18-50", ranks=(rank("mars18"),)))
     made = bundle(store.directory, tmp_path / "a.tar.gz", Options(anonymise=True))
     inside = Store.open(unpack(made.path, tmp_path / "there"))
     told = read_run(inside.path(one.run_id))
     assert told.attachment != inside.read(store.ids()[0]).attachment
-    assert told.ranks[0]["host"] != told.coordinates["target"]
+    assert told.ranks[0].host != told.coordinates["target"]

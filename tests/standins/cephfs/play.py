@@ -21,6 +21,7 @@ if asked["drain"]:
     one.drain()
 result = one.result()
 one.close()
-told = ("ops", "bytes", "operations", "errors", "errors_by_errno", "first_error")
+told = ("ops", "bytes", "operations", "errors", "errors_by_errno")
 facts = {name: getattr(result, name) for name in told}
+facts["first_error"] = result.first_error and vars(result.first_error)
 print(json.dumps({**facts, "counts": result.counts.sum(axis=1).tolist()}))

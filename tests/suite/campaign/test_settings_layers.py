@@ -148,7 +148,10 @@ def test_set_replaces_what_stands_at_its_path() -> None:
     )
     assert {case.coordinates["chunk"] for case in plan.cases} == {1024}
     assert plan.target("a").options.size == 2 << 30
-    assert "no such item" in problems("exclude: [{chunk: 1}]\n", sets=["exclude.1.chunk=2"])[0]
+    assert (
+        "the list has no such item"
+        in problems("exclude: [{chunk: 1}]\n", sets=["exclude.1.chunk=2"])[0]
+    )
     assert "not a mapping" in problems(sets=["seed.x=2"])[0]
 
 

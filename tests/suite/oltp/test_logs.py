@@ -29,11 +29,11 @@ def test_a_window_of_a_log(tmp_path: Path) -> None:
     assert found.each_second.tolist() == [1, 2]
     assert (found.retries, found.retried) == (3, 2)
     assert found.failures == {"serialization": 1, "deadlock": 1}
-    told = found.document()["latency"]
-    assert told["new-order"]["count"] == 2
-    assert told["new-order"]["total"] == pytest.approx(6e-3)
-    assert (told["new-order"]["minimum"], told["new-order"]["maximum"]) == (1e-3, 5e-3)
-    assert histogram.dense(told["payment"]["histogram"])[histogram.bin_of(3_000_000)] == 1
+    told = {name: times.answer for name, times in found.latency.items()}
+    assert told["new-order"].count == 2
+    assert told["new-order"].total == pytest.approx(6e-3)
+    assert (told["new-order"].minimum, told["new-order"].maximum) == (1e-3, 5e-3)
+    assert histogram.dense(told["payment"].histogram)[histogram.bin_of(3_000_000)] == 1
     assert not found.service
 
 
@@ -50,7 +50,7 @@ def test_an_empty_log_counts_nothing(tmp_path: Path) -> None:
     (tmp_path / "log.1").write_text("")
     found = logs.count([tmp_path / "log.1"], NAMES, 3, (0.0, 1.0), lag=False)
     assert found.of_users.tolist() == [0, 0, 0]
-    assert found.document()["latency"] == {}
+    assert found.latency == {}
 
 
 def test_what_is_no_log_is_an_error(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import cgroup as memory
 from fsmatrix.backends.journal import memory as journalled
 from fsmatrix.backends.journal.identity import identity
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.proof import Ground, LeftAlone
 from fsmatrix.backends.system import mounts
+from fsmatrix.backends.system.cgroups import hierarchy, memory
+from fsmatrix.backends.system.cgroups.hierarchy import Hierarchy
 from fsmatrix.suite.oltp.task import POSTGRESQL, SQLITE
 from fsmatrix.suite.session.programs import Finished
 from tests.suite import oltp_steps
@@ -96,7 +97,7 @@ def test_what_a_forged_journal_names_stays(state: Path, monkeypatch: pytest.Monk
     foreign = root / "fsmatrix-memory-6546a147-1d69-4c89-8b6b-8d7bd9e5e224"
     (root / "somebodys").mkdir(parents=True)
     foreign.mkdir()
-    monkeypatch.setattr(memory, "controller", lambda: memory.Controller(2, root))
+    monkeypatch.setattr(memory, "hierarchy", lambda: Hierarchy(2, root, "memory"))
     ground = Ground(identity(state))
     own = root / f"fsmatrix-memory-{ground.identity.new_uuid()}"
     journalled.prove({"path": str(own)}, ground)
@@ -105,7 +106,7 @@ def test_what_a_forged_journal_names_stays(state: Path, monkeypatch: pytest.Monk
             journalled.prove({"path": str(path)}, ground)
 
 
-def hierarchy(monkeypatch: pytest.MonkeyPatch, root: Path, own: str) -> None:
+def unified(monkeypatch: pytest.MonkeyPatch, root: Path, own: str) -> None:
     """Version 2 as files, with this process in the cgroup `own`."""
     root.mkdir()
     (root / "cgroup.controllers").write_text("cpu io memory\n")
@@ -113,13 +114,13 @@ def hierarchy(monkeypatch: pytest.MonkeyPatch, root: Path, own: str) -> None:
         **{**vars(mounts.mounts()[0]), "point": str(root), "fstype": "cgroup2", "super_options": ""}
     )
     monkeypatch.setattr(mounts, "mounts", lambda: [mount])
-    monkeypatch.setattr(memory, "PROC_SELF", root.parent / "self")
+    monkeypatch.setattr(hierarchy, "PROC_SELF", root.parent / "self")
     (root.parent / "self").write_text(f"0::{own}\n")
 
 
 def test_version_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "unified"
-    hierarchy(monkeypatch, root, "/a/b")
+    unified(monkeypatch, root, "/a/b")
     (root / "a" / "b").mkdir(parents=True)
     assert memory.parent() == root / "a"  # beside it: no processes inside
     (root / "a" / "cgroup.subtree_control").write_text("cpu\n")
@@ -142,7 +143,7 @@ def test_without_a_controller_it_says_what_is_needed(
         memory.parent()
     assert "systemd-run" in memory.refusal()
     monkeypatch.undo()
-    hierarchy(monkeypatch, tmp_path / "unified", "/gone/b")
+    unified(monkeypatch, tmp_path / "unified", "/gone/b")
     assert "is not to be seen" in memory.refusal()
 
 
@@ -150,7 +151,7 @@ def test_the_journal_holds_what_is_about_to_be_made(
     state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it then cannot be made: nothing is left, and nothing is pending."""
-    hierarchy(monkeypatch, tmp_path / "unified", "/")
+    unified(monkeypatch, tmp_path / "unified", "/")
     (tmp_path / "unified" / "cgroup.subtree_control").write_text("memory\n")
     seen = []
 

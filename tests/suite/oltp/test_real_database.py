@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from fsmatrix.suite.oltp.account import Account
 from fsmatrix.suite.oltp.consistency import CONDITIONS
 from fsmatrix.suite.oltp.rows import Rows
+from fsmatrix.suite.oltp.server import Programs, Server
 from fsmatrix.suite.oltp.sqlite.database import Database
 from fsmatrix.suite.oltp.sqlite.draws import Draws
 from fsmatrix.suite.oltp.sqlite.transactions import TRANSACTIONS, perform
@@ -215,6 +217,16 @@ def test_a_killed_server_recovers_and_is_consistent(place: Path) -> None:
     assert "and the consistency conditions hold" in done.stderr
     assert left_running(place) == []
     assert shared_memory(place) == []
+
+
+def test_a_server_that_is_still_ending_is_waited_for(tmp_path: Path) -> None:
+    """Its users see their connections end before it is a process that has ended."""
+    child = subprocess.Popen(["sleep", "0.5"])
+    account = Account(pwd.getpwuid(os.getuid()).pw_name, os.getuid(), os.getgid())
+    server = Server(Programs(tmp_path), tmp_path, tmp_path, tmp_path, account, _process=child)
+    assert not server.ended()
+    assert server.ended(60)
+    assert "ended with status 0" in server.died()
 
 
 def test_killed_users_end_the_run(place: Path) -> None:

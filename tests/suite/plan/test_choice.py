@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 from fsmatrix.backends.base import Space, Usable
+from fsmatrix.results.files.store import CAMPAIGN, StoreError
 from fsmatrix.suite.plan.as_json import plan_json
+from fsmatrix.suite.plan.request import Request
+from fsmatrix.suite.run.execute import continued
 from tests.suite.planning_stubs import LOOKUP, MIB, Disk, planned, problems
 
 HEAD = """campaign: test
@@ -97,6 +102,38 @@ def test_skip_unusable_goes_on_without_it_and_records_it() -> None:
     stored = plan_json(plan)
     assert stored["left_out"] == [{"target": "a", "reason": "the disk does not work"}]
     assert stored["request"]["targets"] == ["b"]
+
+
+def campaign_file(out: Path, **damage: Any) -> Path:
+    """A directory of results that holds that campaign, with some keys replaced."""
+    out.mkdir(0o700)
+    stored = plan_json(planned(head=MUST, skip_unusable=True)) | {"looks": [5]} | damage
+    (out / CAMPAIGN).write_text(json.dumps(stored))
+    return out
+
+
+def test_what_was_decided_is_read_from_the_directory_of_the_results(tmp_path: Path) -> None:
+    again = continued(campaign_file(tmp_path / "new"), Request())
+    assert (again.seed, again.targets) == (1, ("b",))
+    assert again.left_out == (("a", "the disk does not work"),)
+    assert continued(campaign_file(tmp_path / "old", looks=[], left_out=[]), again).left_out == ()
+
+
+@pytest.mark.parametrize(
+    ("damage", "key"),
+    [
+        ({"source": "a text"}, "source"),
+        ({"seed": None}, "seed"),
+        ({"request": {}}, "request.sets"),
+        ({"left_out": [{"target": "a"}]}, "left_out[0].reason"),
+        ({"looks": ["two"]}, "looks[0]"),
+    ],
+)
+def test_a_damaged_campaign_file_is_refused_with_the_key(
+    damage: Any, key: str, tmp_path: Path
+) -> None:
+    with pytest.raises(StoreError, match=re.escape(f"campaign.json.{key} is")):
+        continued(campaign_file(tmp_path / "out", **damage), Request())
 
 
 def test_what_was_decided_holds_also_where_the_machine_has_changed() -> None:

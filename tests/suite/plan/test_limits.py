@@ -16,6 +16,7 @@ from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.limits import DEVICE, NETWORK, of_target, with_links
 from fsmatrix.suite.plan.plan import Request, build_plan
 from fsmatrix.suite.session.survey import link_speed
+from tests.ranks import rank
 from tests.suite.planning_stubs import HEAD, planned
 from tests.suite.running import fsmatrix
 
@@ -30,12 +31,12 @@ def test_campaign_wins_over_site_and_links() -> None:
     by_site = Limits(network_bytes_per_second=4e9, sources={NETWORK: "site"})
     assert of_target(open_, {}, FABRIC, 4) == by_site
     assert of_target(open_, {}, Site(), 4) is None
-    ranks = [{"boot_id": "x", "links": 125e6}, {"boot_id": "x", "links": 125e6}]
+    ranks = [rank(boot_id="x", links=125e6), rank(boot_id="x", links=125e6)]
     # one kernel counts once
     assert with_links(None, ranks).network_bytes_per_second == 125e6
-    more = [*ranks, {"boot_id": "y", "links": 250e6}]
+    more = [*ranks, rank(boot_id="y", links=250e6)]
     assert with_links(None, more).network_bytes_per_second == 375e6
-    assert with_links(None, [*ranks, {"boot_id": "z", "links": 0.0}]) is None
+    assert with_links(None, [*ranks, rank(boot_id="z", links=0.0)]) is None
     assert with_links(by_site, ranks) is by_site
     limits = with_links(of_target(declared, {}, Site(), 1), ranks)
     assert limits.network_bytes_per_second == 5_000_000

@@ -6,7 +6,7 @@ import pytest
 
 from fsmatrix.results.evidence.evidence import Load
 from fsmatrix.suite.run.assemble import foreign_load
-from fsmatrix.suite.session.sampling import KernelUse
+from fsmatrix.suite.session.messages import KernelUse
 
 
 def load(seconds: float, user: float, own: float, cpus: int = 2) -> Load:

@@ -16,7 +16,9 @@ import pytest
 
 from fsmatrix.backends.local.devices import limits
 from fsmatrix.backends.system import mounts
+from fsmatrix.results.evidence.replay import replayed
 from fsmatrix.results.files.store import Store
+from tests.suite.replay_workload import program, trace
 from tests.suite.running import Running, fsmatrix
 
 MIB = 1 << 20
@@ -117,6 +119,58 @@ def test_levels_share_the_adapter(tmp_path: Path) -> None:
     assert answer.returncode == 0, answer.stderr
     assert "an adapter with 2 devices does" in answer.stdout
     assert "Emulated" in answer.stdout
+
+
+REPLAYS = """
+campaign: replays
+targets:
+  ssds: {{backend: devices, options: {{{target}}}}}
+workloads:
+  app: {{workload: replay, options: {{trace: {trace}, clients: {clients}}}}}
+geometry: {{threads: 2}}
+factors: {{ssds_per_hba: [1, 2], processes_per_node: [2]}}
+repetitions: 1
+cache: bypass
+order: {{attachments: 1}}
+limits: {{time_per_run: 60s}}
+"""
+
+
+@limited
+def test_a_replay_has_its_own_threads_and_tree_on_each_device(tmp_path: Path) -> None:
+    made = trace(tmp_path / "t.h5", program)
+    text = REPLAYS.format(target=EMULATED, trace=made, clients="private")
+    campaign, out = tmp_path / "c.yaml", tmp_path / "out"
+    campaign.write_text(text)
+    done = fsmatrix("run", campaign, "-o", out, "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert is_clean(out)
+    store = Store.open(out)
+    records = [store.read(run) for run in store.ids()]
+    assert sorted(record.coordinates["ssds_per_hba"] for record in records) == [1, 2]
+    for record in records:
+        (phase,) = record.phases
+        seen = replayed(phase.facts)
+        assert seen is not None
+        assert (seen.clients, seen.played, seen.agreed) == (2, 32, 32)
+        (kernel,) = record.evidence.counters["replay"]
+        numbers = record.environment["target"]["device_numbers"]
+        names = [f"device_{number}_written_bytes" for number in numbers]
+        assert len(names) == record.coordinates["ssds_per_hba"]
+        # `program` writes 5000 bytes, and O_DIRECT moves whole blocks
+        each = 8192 * 2 // len(names)
+        assert all(kernel.after[name] - kernel.before[name] >= each for name in names)
+    assert "an adapter with 2 devices does" in fsmatrix("adapters", out).stdout
+
+
+def test_a_tree_that_processes_share_lies_on_no_several_devices(tmp_path: Path) -> None:
+    made = trace(tmp_path / "t.h5", program)
+    campaign = tmp_path / "c.yaml"
+    target = f"paths: [{tmp_path}, /dev/shm]"
+    campaign.write_text(REPLAYS.format(target=target, trace=made, clients="shared"))
+    done = fsmatrix("plan", campaign)
+    assert done.returncode == 2
+    assert "use clients: private" in " ".join(done.stderr.split())
 
 
 @limited

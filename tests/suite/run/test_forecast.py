@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fsmatrix.backends.pace import Pace
@@ -9,7 +11,7 @@ from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.plan.estimate import attach_seconds, run_seconds
 from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
-from fsmatrix.suite.run.events import Event
+from fsmatrix.suite.run.events import Event, Facts
 from fsmatrix.suite.run.forecast import ATTACH, RUN, Forecast, Share, spoken
 
 CAMPAIGN = """
@@ -74,8 +76,8 @@ def test_at_first_the_guess_is_what_is_left() -> None:
     assert plan.estimate.seconds == pytest.approx(whole)
 
 
-def told(what: str, when: float, **facts: object) -> Event:
-    return Event(what, "", facts, time=when)
+def told(what: str, when: float, **facts: Any) -> Event:
+    return Event(what, "", Facts(**facts), time=when)
 
 
 def run_of(target: str, when: float) -> Event:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,14 +11,15 @@ from fsmatrix.backends.player.drivers import DRIVERS
 from fsmatrix.backends.player.player import PlayerOptions
 from fsmatrix.suite.session import connecting
 from fsmatrix.suite.session.comm import SoloComm
-from fsmatrix.suite.workloads.base import Stream
+from fsmatrix.suite.session.messages import Playing, Stream
 from tests.suite.thread_ranks import in_ranks
 
-SPEC = {
-    "driver": "dfs", "slots": 1, "depth": 1, "seed": 0, "max_op_bytes": 4096, "fill_ratio": 0.0,
-    "metadata": False, "stop_on_error": True, "pauses": False, "read_ahead": True,
-    "implementation": "c",
-}  # fmt: skip
+PLAYING = Playing(
+    stream=Stream("module:function", {}, slots=1, max_op_bytes=4096),
+    seed=0,
+    driver="dfs",
+    implementation="c",
+)
 RANKS = 3
 
 
@@ -41,8 +42,8 @@ def test_one_connects_the_others_join_and_it_leaves_last(monkeypatch: pytest.Mon
     monkeypatch.setattr(connecting, "open_player", lambda _d, root, *_: Recorded(root, log))
 
     def work(comm: Any) -> None:
-        player = connecting.open_together(SPEC, "pool=a", 1, comm)
-        connecting.leave(SPEC, player, comm)
+        player = connecting.open_together(PLAYING, "pool=a", 1, comm)
+        connecting.leave(PLAYING.driver, player, comm)
         if comm.rank == 0:
             player.close()
 
@@ -60,8 +61,8 @@ def test_how_the_player_plays_is_the_stream_s(value: bool, monkeypatch: pytest.M
         connecting, "open_player", lambda _d, _r, options, _i: given.append(options)
     )
     stream = Stream("module:function", {}, stop_on_error=value, pauses=not value)
-    spec = SPEC | asdict(stream) | {"driver": "null"}
-    connecting.open_together(spec, "", 3, SoloComm())
+    playing = replace(PLAYING, stream=stream, driver="null")
+    connecting.open_together(playing, "", 3, SoloComm())
     assert [(each.stop_on_error, each.pauses, each.threads) for each in given] == [
         (value, not value, 3)
     ]
@@ -74,7 +75,7 @@ def test_why_nobody_could_connect_is_told_by_every_rank(monkeypatch: pytest.Monk
     monkeypatch.setattr(connecting, "open_player", fails)
 
     def work(comm: Any) -> None:
-        connecting.open_together(SPEC, "", 1, comm)
+        connecting.open_together(PLAYING, "", 1, comm)
 
     _, raised = in_ranks(RANKS, work)
     assert len(raised) == RANKS
@@ -87,11 +88,11 @@ def test_with_other_drivers_each_connects_by_itself(
 ) -> None:
     log: list[str] = []
     monkeypatch.setattr(connecting, "open_player", lambda _d, root, *_: Recorded(root, log))
-    spec = SPEC | {"driver": driver}
+    playing = replace(PLAYING, driver=driver)
 
     def work(comm: Any) -> None:
-        player = connecting.open_together(spec, "root", 1, comm)
-        connecting.leave(spec, player, comm)
+        player = connecting.open_together(playing, "root", 1, comm)
+        connecting.leave(driver, player, comm)
 
     assert in_ranks(RANKS, work)[1] == []
     assert log == ["open root"] * RANKS

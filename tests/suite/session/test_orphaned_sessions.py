@@ -135,6 +135,22 @@ def test_after_a_reboot_folders_go_and_pids_mean_nothing(
     assert sleeper.poll() is None
 
 
+@pytest.mark.parametrize(
+    ("spoiled", "reason"),
+    [
+        ({"host": 3}, "note.host is 3, not of type str"),
+        ({"processes": [[1, "x"]]}, "note.processes[0][1] is 'x', not of type int"),
+        ({"processes": [[1]]}, "note.processes or note.conductor is not pid and start time"),
+        ({"more": 1}, "note.more is unknown"),
+    ],
+)
+def test_a_spoiled_note_is_named_by_its_key(
+    journals: Path, spoiled: dict[str, Any], reason: str
+) -> None:
+    path = note(journals, **spoiled)
+    assert end_leftovers(journals) == [f"left alone: {path}: {reason}"]
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),

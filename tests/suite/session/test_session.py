@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from fsmatrix.backends.journal.identity import carriers
 from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.base import Launcher, Probe, find_library
 from fsmatrix.suite.launchers.mpirun import Mpirun
@@ -27,11 +28,13 @@ from fsmatrix.suite.session.client.death import (
     explain_death,
 )
 from fsmatrix.suite.session.client.launched import Launched
+from fsmatrix.suite.session.client.orphaned_sessions import Scratch
+from fsmatrix.suite.session.messages import Answers, Argv, Call, Function, RankOutput, in_rows
 from fsmatrix.suite.session.stopping import Interrupted, StopFlag
-from fsmatrix.suite.session.survey import Where, addressed, members
+from fsmatrix.suite.session.survey import Where
 from tests.asking import OPEN_MPI_4
 from tests.suite import probe
-from tests.suite.sessions import started
+from tests.suite.sessions import in_step, started
 
 EMULATED = {"hosts": ("one", "two"), "emulated": True}
 TWO_NODES = pytest.mark.needs("emulated nodes")
@@ -57,28 +60,11 @@ def stop() -> Iterator[StopFlag]:
     yield StopFlag()
 
 
-def step(session: Session, geometry: Geometry, kind: str, what: dict[str, Any], **more: Any) -> Any:
-    command = {
-        "do": "step",
-        "to": members(session.hello["ranks"], geometry),
-        "kind": kind,
-        "what": what,
-        "roots": ["/tmp"],
-        "access": {},
-        "nodes": geometry.nodes,
-        "threads": geometry.threads,
-        "seed": 1,
-        "affinity": "none",
-        "sample": False,
-        "oversubscribed": True,
-        "timeout": 30.0,
-    }
-    return session.request(command | more, 60)
-
-
-def function(session: Session, geometry: Geometry, name: str = probe.WHERE, **more: Any) -> Any:
-    what = {"function": name, "params": {"x": 1}}
-    return step(session, geometry, "function", what, **more).message["outputs"]
+def function(
+    session: Session, geometry: Geometry, name: str = probe.WHERE, **more: Any
+) -> tuple[RankOutput, ...]:
+    what = Function(name, {"x": 1})
+    return in_step(session, geometry, function=what, **more)[0].outputs
 
 
 @pytest.mark.parametrize(
@@ -98,21 +84,18 @@ def test_steps_of_every_kind(
     try:
         session.start()
         answers = function(session, geometry)
-        assert [a["rank"] for a in answers] == list(range(geometry.processes))
-        assert len({a["value"]["pid"] for a in answers}) == geometry.processes
-        assert len({a["value"]["host"] for a in answers}) == geometry.nodes
-        assert answers[0]["value"]["params"] == {"x": 1}
+        assert [a.rank for a in answers] == list(range(geometry.processes))
+        assert len({a.value["pid"] for a in answers}) == geometry.processes
+        assert len({a.value["host"] for a in answers}) == geometry.nodes
+        assert answers[0].value["params"] == {"x": 1}
         smaller = Geometry(1, 1)
-        assert [a["rank"] for a in function(session, smaller)] == [0]
+        assert [a.rank for a in function(session, smaller)] == [0]
         wheres: list[tuple[Where, int]] = [("node", geometry.nodes), ("once", 1)]
         for where, count in wheres:
-            what = {"argv": ["sh", "-c", "uname -n; env | grep -c '^OMPI\\|^PMI' "]}
-            what |= {"env": {}, "files": {}, "collect": ()}
-            to = addressed(session.hello["ranks"], where, geometry)
-            reply = step(session, geometry, "argv", what, where=where, to=to)
-            outputs = reply.message["outputs"]
+            what = Argv(("sh", "-c", "uname -n; env | grep -c '^OMPI\\|^PMI' "))
+            outputs = in_step(session, geometry, where, program=what)[0].outputs
             assert len(outputs) == count
-            assert [o["stdout"].split()[1] for o in outputs] == ["0"] * count
+            assert [o.done.stdout.split()[1] for o in outputs] == ["0"] * count
     finally:
         session.close()
     assert not [pid for pid in session.pids if psutil.pid_exists(pid)]
@@ -134,8 +117,8 @@ def test_open_mpi_4(geometry: Geometry, fields: dict[str, Any], stop: StopFlag) 
     )
     try:
         session.start()
-        assert version in session.hello["mpi"]
-        hosts = {answer["value"]["host"] for answer in function(session, geometry)}
+        assert version in session.hello.mpi
+        hosts = {answer.value["host"] for answer in function(session, geometry)}
         assert len(hosts) == geometry.nodes
     finally:
         session.close()
@@ -145,13 +128,13 @@ def test_affinity_is_set_per_run_and_given_back(stop: StopFlag) -> None:
     session = Session(launcher("mpirun"), Geometry(1, 2), stop)
     try:
         session.start()
-        allowed = session.hello["ranks"][0]["cpus"]
+        allowed = list(session.hello.ranks[0].cpus)
         pinned = function(session, Geometry(1, 2), affinity="core")
-        assert [a["value"]["cpus"] for a in pinned] == [
+        assert [a.value["cpus"] for a in pinned] == [
             [allowed[rank % len(allowed)]] for rank in range(2)
         ]
         free = function(session, Geometry(1, 2))
-        assert [a["value"]["cpus"] for a in free] == [allowed] * 2
+        assert [a.value["cpus"] for a in free] == [allowed] * 2
     finally:
         session.close()
 
@@ -161,8 +144,9 @@ def test_a_function_that_raises_is_an_answer(stop: StopFlag) -> None:
     try:
         session.start()
         (answer,) = function(session, Geometry(), "os:listdir")
-        assert answer["error"].startswith("TypeError")
-        assert function(session, Geometry())[0]["value"]["rank"] == 0
+        assert answer.error is not None
+        assert answer.error.startswith("TypeError")
+        assert function(session, Geometry())[0].value["rank"] == 0
     finally:
         session.close()
 
@@ -172,7 +156,7 @@ def test_a_killed_rank_is_named(name: str, stop: StopFlag) -> None:
     session = Session(launcher(name), Geometry(1, 2), stop)
     try:
         session.start()
-        os.kill(session.hello["ranks"][1]["pid"], signal.SIGKILL)
+        os.kill(session.hello.ranks[1].pid, signal.SIGKILL)
         with pytest.raises(SessionDied, match=r"rank 1 on .* ended by signal 9 \(SIGKILL\)"):
             function(session, Geometry(1, 2))
     finally:
@@ -183,17 +167,10 @@ def test_a_stopped_rank_passes_the_deadline_and_is_ended(stop: StopFlag) -> None
     session = Session(launcher("mpirun"), Geometry(1, 2), stop)
     try:
         session.start()
-        os.kill(session.hello["ranks"][1]["pid"], signal.SIGSTOP)
-        command = {
-            "do": "call",
-            "to": [0, 1],
-            "function": "x",
-            "access": {},
-            "journal": "",
-            "arguments": {},
-        }
+        os.kill(session.hello.ranks[1].pid, signal.SIGSTOP)
+        command = Call(to=in_rows([0, 1]), function="x", access={}, journal="")
         with pytest.raises(DeadlinePassed, match="call: no answer within 1 s"):
-            session.request(command, 1)
+            session.request(command, Answers, 1)
     finally:
         session.kill()
         session.close()
@@ -210,7 +187,7 @@ def test_ranks_end_when_the_conductor_is_gone(stop: StopFlag) -> None:
     session._channel.close()
     session._channel = None
     deadline = time.monotonic() + 30
-    ranks = [rank["pid"] for rank in session.hello["ranks"]]
+    ranks = [rank.pid for rank in session.hello.ranks]
     while any(psutil.pid_exists(pid) for pid in ranks) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not [pid for pid in ranks if psutil.pid_exists(pid)]
@@ -246,9 +223,8 @@ def test_a_request_to_stop_interrupts_a_wait(stop: StopFlag) -> None:
         session.start()
         with stop:
             signal.raise_signal(signal.SIGINT)
-            what = {"argv": ["sleep", "30"], "env": {}, "files": {}, "collect": ()}
             with pytest.raises(Interrupted):
-                step(session, Geometry(), "argv", what, where="once")
+                in_step(session, Geometry(), "once", program=Argv(("sleep", "30")))
     finally:
         session.kill()
         session.close()
@@ -296,13 +272,18 @@ def test_a_full_folder_for_temporary_files_is_the_reason(
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "full", str(place)], check=True)
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     monkeypatch.setenv("TMPDIR", str(place))
-    session = Session(launcher("mpirun"), Geometry(1, 2), stop, 60)
+    journals = tmp_path / "journals"
+    journals.mkdir(mode=0o700)
+    # as the conductor does: ranks that outlive their dead launcher are known by it
+    scratch = Scratch.drawn(journals)
+    session = Session(launcher("mpirun"), Geometry(1, 2), stop, 60, scratch=scratch)
     try:
         with pytest.raises(SessionDied, match=f"{place} has .* bytes free .*No space left"):
             session.start()
     finally:
         session.close()
         subprocess.run(["umount", str(place)], check=True)
+    assert carriers(scratch.own.store, scratch.session) == []
 
 
 @pytest.mark.needs("mpirun")
@@ -315,7 +296,7 @@ def test_a_long_folder_for_temporary_files(
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     monkeypatch.setenv("TMPDIR", str(place))
     with started(Geometry(1, 2)) as session:
-        assert len(session.hello["ranks"]) == 2
+        assert len(session.hello.ranks) == 2
     assert list(place.iterdir()) == []
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ from fsmatrix.results.case import Geometry
 from fsmatrix.results.histogram import dense
 from fsmatrix.suite.run.assemble import stream_phase
 from fsmatrix.suite.session.client.client import Session
-from fsmatrix.suite.session.survey import members
-from fsmatrix.suite.workloads.base import Stream
+from fsmatrix.suite.session.messages import Playing, StepAnswer, Stream
+from fsmatrix.suite.session.wire import Arrays
 from tests.suite import probe
-from tests.suite.sessions import local, started
+from tests.suite.sessions import in_step, local, started
 
 BLOCKS, SIZE = 40, 25
 EMULATED = {"hosts": ("one", "two"), "emulated": True}
@@ -29,28 +28,16 @@ def ranks_import_the_probe() -> Iterator[None]:
         yield
 
 
-def streamed(session: Session, geometry: Geometry, root: Path, missing: int, stop: bool) -> Any:
+def streamed(
+    session: Session, geometry: Geometry, root: Path, missing: int, stop: bool
+) -> tuple[StepAnswer, Arrays]:
     """The answer to a stream step of the probe's."""
     params = {"size": SIZE, "blocks": BLOCKS, "missing": missing}
     stream = Stream(
         probe.QUEUE, params, slots=SIZE, metadata=True, stop_on_error=stop, shared_queue=True
     )
-    command = {
-        "do": "step",
-        "to": members(session.hello["ranks"], geometry),
-        "kind": "stream",
-        "what": asdict(stream) | {"seed": 1, "driver": "posix", "implementation": "auto"},
-        "roots": [str(root)],
-        "access": {},
-        "nodes": geometry.nodes,
-        "threads": geometry.threads,
-        "seed": 1,
-        "affinity": "none",
-        "sample": False,
-        "oversubscribed": True,
-        "timeout": 300.0,
-    }
-    return session.request(command, 300)
+    playing = Playing(stream=stream, seed=1, driver="posix", implementation="auto")
+    return in_step(session, geometry, roots=(str(root),), playing=playing)
 
 
 def check(session: Session, geometry: Geometry, root: Path) -> None:
@@ -58,7 +45,8 @@ def check(session: Session, geometry: Geometry, root: Path) -> None:
     for missing in (0, 4):
         place = root / str(missing)
         place.mkdir()
-        reply = streamed(session, geometry, place, missing, stop=not missing)
+        answer, arrays = streamed(session, geometry, place, missing, stop=not missing)
+        assert answer.merged is not None
         every = {
             f"n{node}-{block}-{i}"
             for node in range(geometry.nodes)
@@ -66,7 +54,7 @@ def check(session: Session, geometry: Geometry, root: Path) -> None:
             for i in range(missing, SIZE)
         }
         assert {path.name for path in place.iterdir()} == every
-        phase = stream_phase("play", reply.message, reply.arrays)
+        phase = stream_phase("play", answer.merged, arrays)
         blocks = geometry.nodes * BLOCKS
         tallies = phase.facts["tallies"]
         assert (tallies["played"], tallies["failed"]) == (blocks * SIZE, blocks * missing)
@@ -74,7 +62,7 @@ def check(session: Session, geometry: Geometry, root: Path) -> None:
         assert tallies["duration_max"] > 0
         assert phase.operations.sum() == blocks * (SIZE - missing)
         assert phase.errors.sum() == blocks * missing
-        assert reply.message["failures"] == []  # which would fail the run
+        assert answer.merged.failures == ()  # which would fail the run
         errors = phase.facts.get("first_errors")
         assert errors is None if not missing else {"ENOENT"} == {each["errno"] for each in errors}
 
@@ -100,6 +88,7 @@ def test_ranks_of_mpi(geometry: Geometry, fields: dict[str, Any], tmp_path: Path
 
 def test_an_error_that_ends_the_stream_fails_the_run(tmp_path: Path) -> None:
     with local() as session:
-        reply = streamed(session, Geometry(), tmp_path, missing=1, stop=True)
-    assert [failure["errno"] for failure in reply.message["failures"]] == ["ENOENT"]
-    assert "tallies" not in reply.message["facts"]
+        answer, _ = streamed(session, Geometry(), tmp_path, missing=1, stop=True)
+    assert answer.merged is not None
+    assert [failure.errno for failure in answer.merged.failures] == ["ENOENT"]
+    assert "tallies" not in answer.merged.facts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -30,7 +30,7 @@ def place(rank: int = 0, ranks: int = 1, threads: int = 1, nodes: int = 1) -> Pl
 
 
 def chunks(task: Task, where: Place) -> list[Chunk]:
-    return list(generate(asdict(task), where))
+    return list(generate(task.document(), where))
 
 
 def touched(task: Task, where: Place, column: str = "file") -> list[bytes]:
@@ -164,7 +164,7 @@ def test_chunks_are_bounded_and_lose_nothing(phase: str) -> None:
 def test_memory_does_not_grow_with_the_items(phase: str) -> None:
     tracemalloc.start()
     try:
-        for chunk in islice(generate(asdict(Task(phase, 10**12, 3, 5)), place()), 4):
+        for chunk in islice(generate(Task(phase, 10**12, 3, 5).document(), place()), 4):
             assert len(chunk.ops) <= CHUNK_OPS
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -173,7 +173,7 @@ def test_memory_does_not_grow_with_the_items(phase: str) -> None:
 
 
 def test_a_stopped_stream_ends() -> None:
-    source: Any = generate(asdict(Task("stat", 10**9)), place())
+    source: Any = generate(Task("stat", 10**9).document(), place())
     next(source)
     with pytest.raises(StopIteration):
         source.send(True)

@@ -236,7 +236,7 @@ def test_content_is_of_the_right_generation(tmp_path: Path) -> None:
     play(prepare, case, tmp_path)
     file = tmp_path / name_of("file-per-process", 0)
     assert file.read_bytes() == expected_content(file.name, 40 * KIB, 0)
-    assert play(check, case, tmp_path)["error"]["errno"] == "EVERIFY"  # nothing written yet
+    assert play(check, case, tmp_path)["error"].errno == "EVERIFY"  # nothing written yet
     play(write, case, tmp_path)
     assert file.read_bytes() == expected_content(file.name, 40 * KIB, 1)
     assert play(check, case, tmp_path)["error"] is None
@@ -257,7 +257,7 @@ def test_one_wrong_byte_is_found(tmp_path: Path, layout: str, pattern: str) -> N
     data[50_001] ^= 1
     file.write_bytes(data)
     error = play(last, case, tmp_path)["error"]
-    assert (error["errno"], error["wrong_offset"], error["file"]) == ("EVERIFY", 50_001, file.name)
+    assert (error.errno, error.wrong_offset, error.file) == ("EVERIFY", 50_001, file.name)
 
 
 def test_a_verified_mixture_with_overlapping_threads(tmp_path: Path) -> None:

@@ -312,6 +312,12 @@ def test_what_leaves_nothing_is_refused(simple: str, options: dict[str, Any], te
     assert text in workload(trace=simple, **options).refusal(case_of())
 
 
+def test_a_trace_without_operations_is_refused_as_that(tmp_path: Path) -> None:
+    path = trace(tmp_path / "empty.h5", lambda to: None)
+    with pytest.raises(ValueError, match=r"empty.h5' has no operations.*with the --root"):
+        workload(trace=str(path))
+
+
 def test_times_that_mean_nothing_are_refused(tmp_path: Path) -> None:
     path = str(trace(tmp_path / "t.h5", program, timed=False))
     assert "mode: timed needs issue times" in workload(trace=path, mode="timed").refusal(case_of())

@@ -121,8 +121,8 @@ def test_a_replay_below_its_declared_fidelity_carries_a_finding(tmp_path: Path) 
     assert status == 0
     (finding,) = [f for f in records[0].findings if f.audit == "replay-fidelity"]
     assert finding.severity == "warning"
-    assert "50 % of 2 operations had the captured outcome (1; played were 2)" in finding.message
-    assert "1 x stat failed otherwise; errors: 1 x ENOENT" in finding.message
+    assert "50 % of 2 operations had the captured outcome (1; 2 were played)" in finding.message
+    assert "1 x stat failed differently; errors: 1 x ENOENT" in finding.message
 
 
 def hostile(path: Path, name: bytes) -> Path:

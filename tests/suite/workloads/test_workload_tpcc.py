@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.journal import cgroup as memory
+from fsmatrix.backends.system.cgroups import memory
 from fsmatrix.results import histogram
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.files.campaign import observed
@@ -182,6 +182,7 @@ def kind(count: int, nanoseconds: int) -> dict[str, Any]:
 
 
 TOLD = {
+    "began": 90.0,
     "window": [100.0, 112.0],
     "of_users": [70, 50],
     "each_second": [10] * 12,
@@ -201,7 +202,9 @@ TOLD = {
 
 
 def outputs(told: Any = TOLD, says: str = "") -> list[Output]:
-    answers = {"load": {}, "transactions": told, "consistency": {"says": says}}
+    loaded = {"database_bytes": 1, "seconds": {"all": 1.0}}
+    checked = {"violations": {"3": 0}, "says": says}
+    answers = {"load": loaded, "transactions": told, "consistency": checked}
     return [
         Output(name, "n1", 0, files={RESULT: json.dumps(value)}, clock_correction=0.5)
         for name, value in answers.items()

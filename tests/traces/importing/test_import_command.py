@@ -69,10 +69,35 @@ def test_every_format_is_recognised_by_content(tmp_path: Path, log: Path) -> Non
     for name, text in texts.items():
         others = {each for each in IMPORTERS.names() if IMPORTERS.load(each).recognises(text)}
         assert others == {name}
-    for nothing in (b"", b"\0" * 100, b"words\n", b"fio version 1 iolog\n", b'"" "" ""\n'):
+    for nothing in (b"\0" * 100, b"words\n", b"fio version 1 iolog\n", b'"" "" ""\n'):
         log.write_bytes(nothing)
         with pytest.raises(TraceError, match=r"a.log: not a trace of a known format"):
             import_traces([log], tmp_path / "t.h5")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "reason"),
+    [
+        ("utf-16", "is UTF-16 or UTF-32; turn it into UTF-8"),
+        ("utf-16-le", "is UTF-16 or UTF-32"),
+        ("utf-16-be", "is UTF-16 or UTF-32"),
+        ("utf-32", "is UTF-16 or UTF-32"),
+        ("utf-8-sig", "begins with a byte order mark"),
+    ],
+)
+@pytest.mark.parametrize("format", ["", "fio-iolog"])
+def test_a_text_in_another_encoding_is_refused_as_that(
+    tmp_path: Path, log: Path, encoding: str, reason: str, format: str
+) -> None:
+    log.write_text(LOG, encoding=encoding)
+    with pytest.raises(TraceError, match=f"a.log: {reason}"):
+        import_traces([log], tmp_path / "t.h5", format)
+
+
+def test_an_empty_file_is_refused_as_that(tmp_path: Path, log: Path) -> None:
+    log.write_bytes(b"")
+    with pytest.raises(TraceError, match=r"a.log: is empty"):
+        import_traces([log], tmp_path / "t.h5")
 
 
 def test_a_text_of_strace_is_read_as_a_capture_reads_it(tmp_path: Path, log: Path) -> None:

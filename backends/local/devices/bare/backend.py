@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
@@ -28,12 +28,16 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import owned_dirs
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import deployment, images, provenance
+from fsmatrix.backends.local.deployment import Filesystem
 from fsmatrix.backends.local.devices.bare import claims, emulated, held
 from fsmatrix.backends.local.devices.bare.options import DeviceOptions
 from fsmatrix.backends.local.mounts import mounting
-from fsmatrix.backends.system import devices, packages, residency
+from fsmatrix.backends.system import devices, packages
+from fsmatrix.backends.system.files import residency
 from fsmatrix.backends.system.removal import remove_tree
 from fsmatrix.results.evidence.deployment import DURABLE, NONE, WRITE_BACK, Deployment
+from fsmatrix.results.evidence.stored import read
+from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, inside, positive, text
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import format_size
 
@@ -85,13 +89,13 @@ class Device(Backend):
                 facts = devices.device_facts(claims.disk(handle).number)
         except BackendError:  # `refusal` says so of a target that takes part
             return 1
-        return int(facts.get("logical_block_size", 1))
+        return positive(facts.get("logical_block_size")) or 1
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, Scalar]:
         """Its class, if that is emulated; of a real one the campaign may tell it."""
         return {CLASS: "emulated"} if self._chosen.emulated else {}
 
-    def realised(self, level: Mapping[str, Any]) -> dict[str, str]:
+    def realised(self, level: Level) -> dict[str, str]:
         """Emulated, if it is."""
         del level
         return {CLASS: "emulated"} if self._chosen.emulated else {}
@@ -103,7 +107,7 @@ class Device(Backend):
         with claims.opened(self._chosen.device) as handle:
             disk = claims.disk(handle)
         facts = devices.device_facts(disk.number)
-        words = [facts.get("model", ""), f"serial number {disk.serial}" if disk.serial else ""]
+        words = [str(facts.get("model", "")), f"serial number {disk.serial}" if disk.serial else ""]
         identity = ", ".join(word for word in words if word) or "no serial number"
         return (
             f"DESTROYS what is on {self._chosen.device} ({disk.name}, {identity}, "
@@ -118,14 +122,15 @@ class Device(Backend):
         """No room for the image there, or no direct I/O."""
         return images.folder_refusal(folder, size, direct=True) if self.keeps() else ""
 
-    def provision(self, level: Mapping[str, Any], context: ProvisionContext) -> DeviceAccess:
+    def provision(self, level: Level, context: ProvisionContext) -> DeviceAccess:
         """Look at the device, lock it, and make the folder of its nodes; nothing is written."""
         self.refuse_level(level)
-        chosen, attached = self._chosen, {}
+        chosen = self._chosen
+        attached: JsonObject = {}
         device, destroy = chosen.device, chosen.destroy
         if chosen.emulated:
             attached = emulated.make(chosen.emulated, context)
-            device, destroy = attached["device"], claims.NO_SIGNATURE
+            device, destroy = text(attached, "device"), claims.NO_SIGNATURE
         try:
             with claims.opened(device) as handle:
                 self._lock = claims.lock(handle)
@@ -136,14 +141,15 @@ class Device(Backend):
         except BaseException:
             self._let_go(attached, context.journal)
             raise
-        details = {
+        details: dict[str, Json] = {
             "destroy": destroy,
             "disk": asdict(disk),
             "tree": str(folder),
             "tag": context.tag,
             "boot_id": boot_id(),
             "host": socket.gethostname(),
-        } | ({"emulated": attached} if attached else {})
+            **({"emulated": attached} if attached else {}),
+        }
         path = str(folder / owned_dirs.DATA)
         return DeviceAccess(
             self.name, context.target, details, device, path, direct=not chosen.buffered
@@ -151,11 +157,11 @@ class Device(Backend):
 
     def release(self, access: Access, context: ProvisionContext) -> None:
         """Remove the nodes, look at what the device carries now, and unlock it."""
-        bare, attached = _bare(access), access.details.get("emulated", {})
+        bare, attached = _bare(access), inside(access.details, "emulated")
         try:
             held.give_back(bare)
             owned_dirs.release_tree(
-                Path(bare.details["tree"]), bare.details["tag"], context.journal
+                Path(text(bare.details, "tree")), text(bare.details, "tag"), context.journal
             )
             if not attached:
                 with claims.opened(bare.device) as handle:
@@ -165,7 +171,7 @@ class Device(Backend):
         finally:
             self._let_go(attached, context.journal)
 
-    def _let_go(self, attached: Mapping[str, Any], journal: Journal) -> None:
+    def _let_go(self, attached: JsonObject, journal: Journal) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -176,12 +182,12 @@ class Device(Backend):
         """Remove the image of an emulated device."""
         images.remove_own(context)
 
-    def describe(self, access: Access) -> dict[str, Any]:
+    def describe(self, access: Access) -> dict[str, Json]:
         """Facts of the device, what was agreed to, and how runs divide it."""
         bare = _bare(access)
-        disk = bare.details["disk"]
-        facts = {
-            "devices": [devices.device_facts(disk["number"])],
+        disk = inside(bare.details, "disk")
+        facts: dict[str, Json] = {
+            "devices": [devices.device_facts(_number(bare))],
             "device": bare.device,
             "serial": disk["serial"],
             "capacity": disk["size"],
@@ -194,12 +200,12 @@ class Device(Backend):
             "managed": "emulated" in bare.details,
         }
         if "emulated" in bare.details:
-            rates = bare.details["emulated"]["limits"]
+            rates = inside(bare.details, "emulated", "limits")
             facts["emulated"] = {"device_limits": rates, "adapter_limits": rates}
             facts["device_numbers"] = [0]
         return facts
 
-    def deployment(self, described: Mapping[str, Any]) -> Deployment:
+    def deployment(self, described: JsonObject) -> Deployment:
         """A device of this machine without a file system; its own cache decides on durability."""
         direct = not self._chosen.buffered
         own = Deployment(
@@ -210,16 +216,16 @@ class Device(Backend):
         )
         if not described:
             return own.completed(deployment.of_local({}))
-        cache = str(described["devices"][0].get("write_cache"))
+        bare = {**described, "filesystem": NONE, "mount_options": "", "super_options": ""}
+        cache = read(Filesystem, bare, "described").devices[0].write_cache or ""
         durability = {"write back": WRITE_BACK, "write through": DURABLE}.get(cache)
         seen = Deployment(durability=durability if direct else WRITE_BACK)
-        bare = {**described, "filesystem": NONE, "mount_options": "", "super_options": ""}
         return own.completed(seen).completed(deployment.of_local(bare))
 
     def space(self, access: Access | None = None) -> Space:
         """The size of the device: what is on it does not count."""
         if access is not None:
-            return Space(int(access.details["disk"]["size"]), None, "size of the device")
+            return Space(_size(access), None, "size of the device")
         if self._chosen.emulated:
             return Space(self._chosen.emulated.size, None, "size of the image")
         try:
@@ -239,14 +245,14 @@ class Device(Backend):
                 f"{bare.details['host']}: a device cannot be used from {socket.gethostname()}"
             )
         held.take(bare)
-        if attached := bare.details.get("emulated"):
+        if attached := inside(bare.details, "emulated"):
             emulated.throttle(attached, journal)
 
     @classmethod
     def unmount(cls, access: Access, journal: Journal) -> None:
         """End the claim; harmless if there is none."""
         held.give_back(_bare(access))
-        if attached := access.details.get("emulated"):
+        if attached := inside(access.details, "emulated"):
             emulated.lift(attached, journal)
 
     @classmethod
@@ -284,7 +290,7 @@ class Device(Backend):
         os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         after = residency.resident_of_device(descriptor)
-        size = int(bare.details["disk"]["size"])
+        size = _size(bare)
         gone = after is not None and after <= RESIDUE * size
         facts = {
             "bytes": size,
@@ -300,14 +306,13 @@ class Device(Backend):
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:
         """Of the device, and of the disk below its image."""
-        return provenance.device_counters([access.details["disk"]["number"]])
+        return provenance.device_counters([_number(access)])
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
         """Write back the page cache of the device and wait until it is quiet."""
         descriptor = held.of(_bare(access)).descriptor
-        number = str(access.details["disk"]["number"])
-        return provenance.settle_devices((number,), lambda: os.fsync(descriptor), timeout)
+        return provenance.settle_devices((_number(access),), lambda: os.fsync(descriptor), timeout)
 
     @classmethod
     def health(cls, access: Access) -> list[str]:
@@ -317,6 +322,14 @@ class Device(Backend):
         except BackendError as error:
             return [str(error)]
         return []
+
+
+def _number(access: Access) -> str:
+    return text(inside(access.details, "disk"), "number")
+
+
+def _size(access: Access) -> int:
+    return positive(inside(access.details, "disk")["size"]) or 0
 
 
 def _bare(access: Access) -> DeviceAccess:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import images, loop
 from fsmatrix.backends.local.devices import limits
 from fsmatrix.backends.local.devices.bare.options import EmulatedDevice
-from fsmatrix.backends.local.devices.cgroups import Limits
+from fsmatrix.backends.system.cgroups.throttle import Limits
+from fsmatrix.results.evidence.values import JsonObject, mapping, text, whole
 
 
 def refusal() -> str:
@@ -18,7 +16,7 @@ def refusal() -> str:
     return loop.loop_refusal() or limits.refusal()
 
 
-def make(options: EmulatedDevice, context: ProvisionContext) -> dict[str, Any]:
+def make(options: EmulatedDevice, context: ProvisionContext) -> JsonObject:
     """Attach the image (made once, every byte written); not throttled yet."""
     context.state.mkdir(parents=True, exist_ok=True)
     image = images.image_for(context, options.size)
@@ -32,17 +30,19 @@ def make(options: EmulatedDevice, context: ProvisionContext) -> dict[str, Any]:
     return {"device": device, "image": str(image.facts["path"]), "limits": vars(rates)}
 
 
-def throttle(attached: Mapping[str, Any], journal: Journal) -> None:
+def throttle(attached: JsonObject, journal: Journal) -> None:
     """Limit what this process's cgroup does on it."""
-    limits.impose(attached["device"], Limits(**attached["limits"]), journal)
+    rates = mapping(attached, "limits")
+    wanted = Limits(**{name: whole(rates, name) for name in rates})
+    limits.impose(text(attached, "device"), wanted, journal)
 
 
-def lift(attached: Mapping[str, Any], journal: Journal) -> None:
+def lift(attached: JsonObject, journal: Journal) -> None:
     """Undo `throttle`; harmless where that is done."""
-    limits.lift(attached["device"], journal)
+    limits.lift(text(attached, "device"), journal)
 
 
-def release(attached: Mapping[str, Any], journal: Journal) -> None:
+def release(attached: JsonObject, journal: Journal) -> None:
     """Lift the limit and detach it; the image stays until the campaign ends."""
     lift(attached, journal)
-    loop.detach(attached["device"], journal, attached["image"])
+    loop.detach(text(attached, "device"), journal, text(attached, "image"))

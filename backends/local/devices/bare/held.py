@@ -12,6 +12,7 @@ from fsmatrix.backends.access import DeviceAccess
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.local.devices.bare import claims
 from fsmatrix.backends.local.devices.bare.disks import Disk, disk_of
+from fsmatrix.results.evidence.values import inside, text
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def look(access: DeviceAccess) -> Held:
 
 def recognise(access: DeviceAccess) -> None:
     """By its number alone, in any process; BackendError if it has gone or is another one."""
-    major, minor = str(access.details["disk"]["number"]).split(":")
+    major, minor = text(inside(access.details, "disk"), "number").split(":")
     _same(access, disk_of(os.makedev(int(major), int(minor)), access.device))
 
 
@@ -109,7 +110,7 @@ def _unchanged(access: DeviceAccess, held: Held) -> None:
 
 def _same(access: DeviceAccess, identity: Disk) -> None:
     """Whether it is the device that the conductor looked at."""
-    expected = access.details["disk"]
+    expected = inside(access.details, "disk")
     if asdict(identity) != expected:
         changed = [name for name, value in asdict(identity).items() if expected.get(name) != value]
         raise BackendError(

@@ -13,6 +13,7 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,7 @@ def _answer(engine: Any, times: Any, stored: int, selected: Selected) -> str:
     ).text()
 
 
-_DO: dict[str, Any] = {"probe": probe, "describe": describe, "write": write, "read": read}
+_DO: dict[str, Callable[..., str]] = {f.__name__: f for f in (probe, describe, write, read)}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -25,7 +25,7 @@ LOOK, ENTRY, CHANGE = 1, 2, 4  # how a thing is touched: LOOKs agree, ENTRYs agr
 ON_ENTRIES = (Kind.CREATE, Kind.UNLINK, Kind.MKDIR, Kind.RMDIR, Kind.RENAME)
 ON_NAMES = (*ON_ENTRIES, Kind.OPEN, Kind.STAT, Kind.READDIR)
 CHANGES = (*ON_ENTRIES, Kind.TRUNCATE)
-NOBODY, SEVERAL = -1, -2
+SEVERAL = -2  # lanes
 
 
 def _of(*kinds: int) -> Mask:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import resource
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ from fsmatrix.backends.player.ops import (
     Kind,
     Place,
 )
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.workloads.streams.replay.ahead import ahead
 from fsmatrix.suite.workloads.streams.replay.converting import (
     Pauses,
@@ -52,8 +52,8 @@ LEAD_PER_SLOT_NS = 10_000
 Pieces = Generator[Chunk, bool | None, None]
 
 
-def generate(params: Mapping[str, Any], place: Place) -> CountingChunks:
-    """The chunks of one rank; `params` are the fields of a Work."""
+def generate(params: JsonObject, place: Place) -> CountingChunks:
+    """The chunks of one rank; `params` are those of a Work."""
     work = work_of(params)
     _raise_limit()
     with opened_trace(work) as trace:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
 from fsmatrix.backends.player.ops import OP, Chunk, Chunks, Flag, Kind, Place
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.workloads.streams.replay.prepared import prepared
 from fsmatrix.suite.workloads.streams.replay.tree import Tree
 from fsmatrix.suite.workloads.streams.replay.work import PIECE, Work, opened_trace, work_of
@@ -18,7 +18,7 @@ NAMES = 1024  # slots of these streams
 OPERATIONS = 1 << 13  # of a chunk, about
 
 
-def directories(params: Mapping[str, Any], place: Place) -> Chunks:
+def directories(params: JsonObject, place: Place) -> Chunks:
     """Make the directories, the outermost first: of each rank's own tree, or rank 0 of the tree.
 
     A level of the tree is a chunk: its directories are made by all threads.
@@ -35,7 +35,7 @@ def directories(params: Mapping[str, Any], place: Place) -> Chunks:
             yield _chunk(names, [(i, Kind.MKDIR, 0, 0) for i in range(len(names))], place)
 
 
-def files(params: Mapping[str, Any], place: Place) -> Chunks:
+def files(params: JsonObject, place: Place) -> Chunks:
     """Make the files of this rank as long as they are at the start, and written if so asked."""
     work = work_of(params)
     with _tree(work) as (trace, tree):
@@ -50,7 +50,7 @@ def files(params: Mapping[str, Any], place: Place) -> Chunks:
             yield _chunk((), [(i, kind, 0, 0) for i in range(len(names)) for kind in ends], place)
 
 
-def verify(params: Mapping[str, Any], place: Place) -> Chunks:
+def verify(params: JsonObject, place: Place) -> Chunks:
     """Look at each file of this rank, and read its last byte: an error ends the run."""
     work = work_of(params)
     with _tree(work) as (trace, tree):

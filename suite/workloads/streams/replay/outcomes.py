@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import Kind, Tallies
-from fsmatrix.results.histogram import BINS, bin_of
+from fsmatrix.results.evidence.values import JsonObject, inside
+from fsmatrix.results.histogram import BINS, bin_of, dense
 from fsmatrix.suite.workloads.streams.replay.converting import Played, Skipped
 from fsmatrix.suite.workloads.streams.replay.survey import CLASSES, KINDS, Integers
 from fsmatrix.suite.workloads.streams.replay.work import is_data
@@ -21,7 +22,7 @@ def _by_kind() -> Integers:
 
 
 class Counts:
-    """Tallies of one rank; names and shapes are those of the phase's facts."""
+    """Tallies of one rank, or of all; names and shapes are those of the phase's facts."""
 
     def __init__(self, timed: bool = False) -> None:
         """`timed`: operations have issue times; else a time is a pause."""
@@ -50,6 +51,17 @@ class Counts:
         self.barriers = 0
         self.threads = 0  # of the trace
         self.sharing = 0  # threads that share a lane with another of their time
+
+    @classmethod
+    def of(cls, tallies: JsonObject) -> Counts:
+        """Those of all ranks, from the tallies of a phase's facts."""
+        counts = cls()
+        for name, own in list(vars(counts).items()):
+            if isinstance(own, np.ndarray):
+                setattr(counts, name, dense(inside(tallies[name])).reshape(own.shape))
+            elif not name.startswith("_"):
+                setattr(counts, name, tallies[name])
+        return counts
 
     def tallies(self) -> Tallies:
         """As a generator returns them: tables row by row."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import MAX_OP_BYTES, Kind, Place
+from fsmatrix.results.evidence.stored import Stored, read
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.traces.model import Operations
 
 NAME_MAX = 255  # bytes of one part of a path
@@ -24,8 +25,8 @@ OPENING = (int(Kind.OPEN), int(Kind.CREATE))
 
 
 @dataclass(frozen=True)
-class Work:
-    """The params of the streams; JSON-able."""
+class Work(Stored):
+    """The params of the streams."""
 
     trace: str = ""  # path of a trace file
     sha256: str = ""  # of that file
@@ -60,10 +61,9 @@ def is_data(kind: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     return data
 
 
-def work_of(params: Mapping[str, Any]) -> Work:
-    """From the params of a Stream, which went through JSON."""
-    lists = {name: tuple(params[name]) for name in ("window", "files", "kinds", "able")}
-    return Work(**{**params, **lists})
+def work_of(params: JsonObject) -> Work:
+    """From the params of a step; StoredError if they are none."""
+    return read(Work, params, "params", exact=True)
 
 
 @contextmanager
@@ -80,14 +80,15 @@ def opened_trace(work: Work) -> Iterator[Operations]:
         yield trace
 
 
-def digest(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:
+def digest(params: JsonObject, place: Place, root: str) -> JsonObject:
     """A Function step on each node: its trace file is the one of the plan, or ValueError."""
     del root
-    with open(params["trace"], "rb") as file:  # noqa: PTH123 - as it is named
+    work = work_of(params)
+    with open(work.trace, "rb") as file:  # noqa: PTH123 - as it is named
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    if sha256 != params["sha256"]:
+    if sha256 != work.sha256:
         raise ValueError(
-            f"the trace {params['trace']} on node {place.node} is not the one of the plan: its "
-            f"SHA-256 is {sha256}, not {params['sha256']}"
+            f"the trace {work.trace} on node {place.node} is not the one of the plan: its "
+            f"SHA-256 is {sha256}, not {work.sha256}"
         )
     return {"sha256": sha256}

@@ -13,7 +13,7 @@ import pytest
 
 from fsmatrix import analysis
 
-PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
+PAGE = Path(__file__).parents[3] / "docs" / "tutorial.md"
 BLOCK = re.compile(r"^```(yaml|sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"[Ss]ave this as\s+`([\w.]+)`")
 JUDGES = "--fail-if"  # its status says what was measured, here by chance

@@ -10,19 +10,17 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system import mounts
+from fsmatrix.backends.system.cgroups.hierarchy import Hierarchy, find, remove
+from fsmatrix.results.evidence.stored import Stored
 
-PROC_SELF = Path("/proc/self/cgroup")
 LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}
 PEAK = {1: "memory.max_usage_in_bytes", 2: "memory.peak"}  # 2: since Linux 5.19
 # of memory and swap together; of swap alone
 SWAP = {1: "memory.memsw.limit_in_bytes", 2: "memory.swap.max"}
-PATIENCE = 10.0  # seconds for killed processes to leave a cgroup
 CURE = (
     "start it where a cgroup (version 1 or 2) with the memory controller may be written: as root "
 )
@@ -30,7 +28,7 @@ CURE += "outside a container, or by systemd-run --user --scope -p Delegate=yes"
 
 
 @dataclass(frozen=True)
-class MemoryUse:
+class MemoryUse(Stored):
     """What a cgroup's processes did with their memory."""
 
     limit: int  # bytes
@@ -40,29 +38,11 @@ class MemoryUse:
     file_bytes: int  # of the page cache, when it was looked at
     version: int  # of cgroups
 
-    def document(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
 
-
-@dataclass(frozen=True)
-class Controller:
-    """Where memory is controlled on this machine."""
-
-    version: int
-    root: Path
-
-
-def controller() -> Controller:
-    """The memory controller of this machine; BackendError with what is needed if there is none."""
-    there = mounts.mounts()
-    for mount in there:
-        if mount.fstype == "cgroup" and "memory" in mount.super_options.split(","):
-            return Controller(1, Path(mount.point))
-    for mount in there:
-        listed = Path(mount.point) / "cgroup.controllers"
-        if mount.fstype == "cgroup2" and "memory" in listed.read_text().split():
-            return Controller(2, Path(mount.point))
+def hierarchy() -> Hierarchy:
+    """Where memory is controlled on this machine; BackendError with what is needed if nowhere."""
+    if there := find("memory", "memory"):
+        return there
     raise BackendError(f"no cgroup hierarchy here has the memory controller: {CURE}")
 
 
@@ -72,16 +52,11 @@ def parent() -> Path:
     Version 1: below this process's own.  Version 2: beside it, since one that has processes may
     not hand the controller down, but the root.
     """
-    memory = controller()
-    named = "memory" if memory.version == 1 else ""
-    for line in PROC_SELF.read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        if named in controllers.split(","):
-            own = memory.root / path.lstrip("/")
-            break
-    else:
-        raise BackendError(f"{PROC_SELF} names no cgroup of this process that limits memory")
-    if memory.version == 2 and own != memory.root:
+    there = hierarchy()
+    own = there.own()
+    if own is None:
+        raise BackendError("the kernel names no cgroup of this process that limits memory")
+    if there.version == 2 and own != there.root:
         own = own.parent
     if not own.is_dir():
         raise BackendError(f"the cgroup {own} of this process is not to be seen: {CURE}")
@@ -99,19 +74,15 @@ def refusal() -> str:
 
 def make(folder: Path, limit: int) -> Path:
     """A new cgroup with that many bytes of memory and no swap; BackendError if it cannot be."""
-    memory = controller()
+    there = hierarchy()
     try:
-        if memory.version == 2:
-            control = folder.parent / "cgroup.subtree_control"
-            if "memory" not in control.read_text().split():
-                control.write_text("+memory")
-        folder.mkdir()
+        there.make(folder)
     except OSError as error:
         raise BackendError(f"cgroup {folder} cannot be made ({error.strerror}): {CURE}") from error
     try:
-        (folder / LIMIT[memory.version]).write_text(str(limit))
+        (folder / LIMIT[there.version]).write_text(str(limit))
         with contextlib.suppress(FileNotFoundError):  # a kernel that does not count swap
-            (folder / SWAP[memory.version]).write_text(str(limit if memory.version == 1 else 0))
+            (folder / SWAP[there.version]).write_text(str(limit if there.version == 1 else 0))
     except OSError as error:
         folder.rmdir()
         raise BackendError(
@@ -154,22 +125,3 @@ def used(folder: Path) -> MemoryUse:
 def _words(file: Path) -> dict[str, int]:
     """Lines of a name and a number."""
     return {name: int(value) for name, value in map(str.split, file.read_text().splitlines())}
-
-
-def remove(folder: Path, patience: float = PATIENCE) -> str:
-    """Remove a cgroup when its last process has ended.  "" if it is gone, else why it stays."""
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            folder.rmdir()
-        except FileNotFoundError:
-            return ""
-        except OSError as error:
-            if time.monotonic() >= deadline:
-                procs = folder / "cgroup.procs"
-                inside = procs.read_text().split() if procs.exists() else []
-                who = f" (processes {', '.join(inside)})" if inside else ""
-                return f"cgroup {folder} cannot be removed: {error.strerror}{who}"
-            time.sleep(0.02)
-        else:
-            return ""

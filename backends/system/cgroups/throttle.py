@@ -1,0 +1,113 @@
+"""Cgroups that limit what a process moves to and from one block device, version 1 or 2."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.system.cgroups.hierarchy import Hierarchy, find
+
+_V1 = {
+    "read_bytes": "blkio.throttle.read_bps_device",
+    "write_bytes": "blkio.throttle.write_bps_device",
+    "read_operations": "blkio.throttle.read_iops_device",
+    "write_operations": "blkio.throttle.write_iops_device",
+}
+_V2 = {
+    "read_bytes": "rbps",
+    "write_bytes": "wbps",
+    "read_operations": "riops",
+    "write_operations": "wiops",
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Per second; 0: not limited."""
+
+    read_bytes: int = 0
+    write_bytes: int = 0
+    read_operations: int = 0
+    write_operations: int = 0
+
+
+def hierarchy() -> Hierarchy:
+    """Where drives are limited on this machine; BackendError if nothing here can throttle."""
+    there = find("blkio", "io")
+    if there is None:
+        raise BackendError(
+            "no cgroup controller here limits block devices (v1 blkio.throttle or v2 io): "
+            "an emulated drive cannot be made; use interface none"
+        )
+    if there.version == 1 and not (there.root / _V1["read_bytes"]).exists():
+        raise BackendError("the kernel's cgroup v1 blkio has no throttling")
+    return there
+
+
+def how(there: Hierarchy) -> str:
+    """Which cgroup version limits drives, for the record."""
+    return f"cgroup v{there.version} {'blkio.throttle' if there.version == 1 else 'io.max'}"
+
+
+def own(there: Hierarchy) -> Path:
+    """The cgroup of this process; BackendError if nothing can be limited in it."""
+    folder = there.own()
+    if folder is None:
+        raise BackendError("the kernel names no cgroup of this process that limits block devices")
+    if (folder / "io.max").exists() or (folder / _V1["read_bytes"]).exists():
+        return folder
+    raise BackendError(
+        f"the cgroup {folder} of this process cannot limit block devices: start it in one "
+        "that can (systemd-run --scope -p IOAccounting=yes ...)"
+    )
+
+
+def make(there: Hierarchy, name: str) -> Path:
+    """A new cgroup of that name; BackendError if it exists or may not be made."""
+    folder = there.root / name
+    try:
+        there.make(folder)
+    except OSError as error:
+        raise BackendError(f"cgroup {folder} cannot be made: {error.strerror}") from error
+    return folder
+
+
+def limit(folder: Path, device: str, limits: Limits) -> None:
+    """Limit what the cgroup does on `device` ("major:minor"); works at once, also later."""
+    values = vars(limits)
+    try:
+        if (folder / "io.max").exists():
+            words = [f"{_V2[name]}={value or 'max'}" for name, value in values.items()]
+            (folder / "io.max").write_text(f"{device} {' '.join(words)}\n")
+            return
+        for name, value in values.items():
+            (folder / _V1[name]).write_text(f"{device} {value}\n")
+    except OSError as error:
+        if error.errno in (errno.ENODEV, errno.ENXIO) and not any(values.values()):
+            return  # the device is gone: nothing is limited
+        raise BackendError(f"{folder}: {device} cannot be limited: {error.strerror}") from error
+
+
+def limits_of(folder: Path, device: str) -> Limits:
+    """What the cgroup is limited to on `device` ("major:minor")."""
+    if (folder / "io.max").exists():
+        words = _line_of(folder / "io.max", device)
+        texts = dict(word.split("=") for word in words)
+        return Limits(**{name: _number(texts.get(key, "max")) for name, key in _V2.items()})
+    found = {name: _line_of(folder / file, device) for name, file in _V1.items()}
+    return Limits(**{name: int(words[0]) if words else 0 for name, words in found.items()})
+
+
+def _line_of(file: Path, device: str) -> list[str]:
+    """The words behind the device's number; [] if the file has no line for it."""
+    for line in file.read_text().splitlines():
+        number, *words = line.split()
+        if number == device:
+            return words
+    return []
+
+
+def _number(text: str) -> int:
+    return 0 if text == "max" else int(text)

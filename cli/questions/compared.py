@@ -1,0 +1,127 @@
+"""Comparisons as a terminal shows them: the answer, a row for each cell, what the signs mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from fsmatrix.cli import terminal
+from fsmatrix.cli.questions import analyse
+
+if TYPE_CHECKING:
+    from fsmatrix.analysis.comparison.compared import Compared
+    from fsmatrix.analysis.comparison.result import Comparison
+    from fsmatrix.analysis.stats.estimates.medians import Median
+
+STYLE = {
+    "faster": "green",
+    "slower": "red",
+    "no difference": "cyan",
+    "too few": "dim",
+    "single": "dim",
+    "no data": "dim",
+}
+SYMBOL = {
+    "faster": "▲",
+    "slower": "▼",
+    "no difference": "=",
+    "too few": "?",
+    "single": "×",
+    "no data": "×",
+}
+
+SHORT = {"single": "one value", "too few": "not proven"}
+LEGEND = {
+    "[": "[ ]: {sure} % sure that the ratio lies in this range",
+    "*": "*: too few blocks, less sure",
+    "†": "†: one attachment or one value",
+    "▲": "▲ ▼: proven",
+    "?": "?: may be chance",
+    " !": "!: an audit warns",
+    "(!)": "(!): in doubt, see below",
+}
+
+
+def show(results: Sequence[Comparison]) -> None:
+    """Each, and once what they share."""
+    from fsmatrix.analysis.comparison.words import tested
+
+    if not results:
+        return
+    already: set[str] = set()
+    signs: set[str] = set()
+    for comparison in results:
+        signs |= _print(comparison, already)
+        terminal.echo("")
+    shown = "; ".join(text for sign, text in LEGEND.items() if sign in signs)
+    analyse.print_lines([shown.format(sure=f"{100 * (1 - results[0].alpha):.3g}"), tested(results)])
+
+
+def _print(comparison: Comparison, already: set[str]) -> set[str]:
+    """The answer, the rows, what stands beside them if not `already` said; the rows' signs."""
+    analyse.print_lines(comparison.says[:1])
+    for spans in (True, False):  # without the medians' intervals if a row would not fit
+        columns, rows = _rows(comparison, spans)
+        if analyse.grid(columns, rows, fold=_labels(comparison), must=not spans):
+            break
+    beside = [line for line in comparison.says[1:] if line not in already]
+    analyse.print_lines(beside)
+    already.update(beside)
+    texts = [str(cell).replace("▼", "▲") for row in rows for cell in row[-4:]]
+    return {sign for sign in LEGEND if any(sign in text for text in texts)}
+
+
+def _labels(comparison: Comparison) -> int:
+    """Columns that say which cell a row is of."""
+    return max(len(comparison.varying), 1) + any(cell.apart for cell in comparison.cells)
+
+
+def _rows(comparison: Comparison, spans: bool) -> tuple[list[str], list[list[str | Text]]]:
+    from fsmatrix.analysis.units import factor_title, level_text
+
+    apart = any(cell.apart for cell in comparison.cells)
+    columns = [factor_title(name) for name in comparison.varying] or ["cell"]
+    columns += ["differs"] * apart
+    columns += [
+        f"{comparison.a}, {comparison.unit.label}",
+        f"{comparison.b}, {comparison.unit.label}",
+        "ratio",
+        "verdict",
+    ]
+    rows: list[list[str | Text]] = []
+    for cell in comparison.cells:
+        style = STYLE[cell.kind]
+        verdict = f"{SYMBOL[cell.kind]} {SHORT.get(cell.kind, cell.kind)}" + " (!)" * bool(
+            cell.doubts
+        )
+        row: list[str | Text] = [level_text(n, cell.levels.get(n, "")) for n in comparison.varying]
+        row = row or ["the only case"]
+        row += [cell.apart] * apart
+        row += [
+            _median(m, comparison, spans) + " !" * w
+            for m, w in zip((cell.a, cell.b), cell.warned, strict=True)
+        ]
+        rows.append([*row, _ratio(cell), Text(verdict, style=style)])
+    return columns, rows
+
+
+def _median(of: Median, comparison: Comparison, spans: bool) -> str:
+    from fsmatrix.analysis.units import MARKS
+    from fsmatrix.analysis.units import text as shown
+
+    span = (
+        f" [{shown(of.low, comparison.unit)}–{shown(of.high, comparison.unit)}]"
+        if spans and of.runs > 1
+        else ""
+    )
+    return f"{shown(of.median, comparison.unit)}{MARKS.get(of.kind, '')}{span}"
+
+
+def _ratio(cell: Compared) -> str:
+    from fsmatrix.analysis.units import brief
+
+    ratio = cell.ratio
+    span = f" [{brief(ratio.low)}–{brief(ratio.high)}]" if ratio.low == ratio.low else ""
+    return f"{brief(ratio.ratio)}{'' if ratio.decides else '*' if span else '†'}{span}"
