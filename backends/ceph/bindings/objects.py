@@ -1,9 +1,13 @@
-"""Objects of one pool and namespace, for small things: markers, checks, clean-up."""
+"""Objects of one pool and namespace, for small things: markers, checks, clean-up.
+
+A name may have any bytes except NUL: here it is text as os.fsdecode gives it.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import os
 from collections.abc import Callable, Iterable, Iterator
 from ctypes import byref, c_char_p, c_long, c_uint64, c_void_p
 from functools import partial
@@ -73,20 +77,25 @@ class IoCtx:
 
     def _name(self, verb: str, name: str) -> str:
         inside = f" (namespace {self.namespace})" if self.namespace else ""
-        return f"{verb} object {name} in pool {self.pool}{inside}"
+        shown = os.fsencode(name).decode("utf-8", "backslashreplace")
+        return f"{verb} object {shown} in pool {self.pool}{inside}"
 
     def write_full(self, name: str, data: bytes) -> None:
         """Replace an object as a whole; it is made if it is not there."""
         self._call(
             self._name("write", name),
-            lambda: self._library.rados_write_full(self._handle, name.encode(), data, len(data)),
+            lambda: self._library.rados_write_full(
+                self._handle, os.fsencode(name), data, len(data)
+            ),
         )
 
     def write(self, name: str, data: bytes, offset: int = 0) -> None:
         """Write into an object at an offset, bytes; it is made if it is not there."""
         self._call(
             self._name("write", name),
-            lambda: self._library.rados_write(self._handle, name.encode(), data, len(data), offset),
+            lambda: self._library.rados_write(
+                self._handle, os.fsencode(name), data, len(data), offset
+            ),
         )
 
     def read(self, name: str, size: int = 1 << 22, offset: int = 0) -> bytes:
@@ -94,7 +103,7 @@ class IoCtx:
         buffer = ctypes.create_string_buffer(size)
         read = self._call(
             self._name("read", name),
-            lambda: self._library.rados_read(self._handle, name.encode(), buffer, size, offset),
+            lambda: self._library.rados_read(self._handle, os.fsencode(name), buffer, size, offset),
         )
         return buffer.raw[:read]
 
@@ -104,7 +113,7 @@ class IoCtx:
         self._call(
             self._name("stat", name),
             lambda: self._library.rados_stat(
-                self._handle, name.encode(), byref(size), byref(changed)
+                self._handle, os.fsencode(name), byref(size), byref(changed)
             ),
         )
         return size.value, changed.value
@@ -120,7 +129,7 @@ class IoCtx:
         """Cut or extend an object."""
         self._call(
             self._name("truncate", name),
-            lambda: self._library.rados_trunc(self._handle, name.encode(), size),
+            lambda: self._library.rados_trunc(self._handle, os.fsencode(name), size),
         )
 
     def get_xattr(self, name: str, attribute: str) -> bytes:
@@ -129,7 +138,7 @@ class IoCtx:
         size = self._call(
             self._name(f"get {attribute} of", name),
             lambda: self._library.rados_getxattr(
-                self._handle, name.encode(), attribute.encode(), buffer, len(buffer)
+                self._handle, os.fsencode(name), attribute.encode(), buffer, len(buffer)
             ),
         )
         return buffer.raw[:size]
@@ -139,7 +148,7 @@ class IoCtx:
         self._call(
             self._name(f"set {attribute} of", name),
             lambda: self._library.rados_setxattr(
-                self._handle, name.encode(), attribute.encode(), value, len(value)
+                self._handle, os.fsencode(name), attribute.encode(), value, len(value)
             ),
         )
 
@@ -147,7 +156,7 @@ class IoCtx:
         """Remove one object; CephError with ENOENT if it is not there."""
         self._call(
             self._name("remove", name),
-            lambda: self._library.rados_remove(self._handle, name.encode()),
+            lambda: self._library.rados_remove(self._handle, os.fsencode(name)),
         )
 
     def names(self) -> Iterator[str]:
@@ -177,7 +186,7 @@ class IoCtx:
                 break
             if code < 0:
                 raise CephError(what, code)
-            page.append(((name.value or b"").decode(), (space.value or b"").decode()))
+            page.append((os.fsdecode(name.value or b""), os.fsdecode(space.value or b"")))
         return page
 
     def remove_all(self) -> int:
@@ -199,7 +208,7 @@ class IoCtx:
         for name in names:
             completion = c_void_p()
             library.rados_aio_create_completion2(None, None, byref(completion))
-            code = library.rados_aio_remove(self._handle, name.encode(), completion)
+            code = library.rados_aio_remove(self._handle, os.fsencode(name), completion)
             completions.append((name, completion, code))
         for name, completion, code in completions:
             if code == 0:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
 from fsmatrix.results.evidence.replay import Replayed, replayed
 from fsmatrix.results.files.store import Store
-from tests.suite.replay_workload import program, trace
+from tests.suite.replay_workload import Recorder, program, trace
 from tests.suite.running import fsmatrix
 
 pytestmark = [
@@ -42,9 +43,17 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CephTestbed]:
     down(folder)
 
 
+def any_names(to: Recorder) -> None:
+    """The program, and a file whose name is not UTF-8: it is played, and removed again."""
+    program(to)
+    to.do(Kind.CREATE, b"latin-\xe9\n")
+    to.do(Kind.WRITE, b"latin-\xe9\n", 10)
+    to.do(Kind.CLOSE, b"latin-\xe9\n")
+
+
 def test_each_door_plays_what_it_can(bed: CephTestbed, tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
-    path = trace(tmp_path / "t.h5", program)
+    path = trace(tmp_path / "t.h5", any_names)
     file, out = tmp_path / "c.yaml", tmp_path / "out"
     text = CAMPAIGN.format(
         conf=bed.conf, pool=bed.pools["rados"], folder=tmp_path / "here", trace=path
@@ -60,7 +69,7 @@ def test_each_door_plays_what_it_can(bed: CephTestbed, tmp_path: Path) -> None:
         assert facts is not None
         seen[name] = facts
     for name in ("libcephfs", "fuse", "here"):
-        assert (seen[name].agreed, seen[name].fidelity) == (16, 1.0), seen[name].document()
+        assert (seen[name].agreed, seen[name].fidelity) == (19, 1.0), seen[name].document()
     rados = seen["rados"]
     skipped = {kind: of.skipped for kind, of in rados.kinds.items() if of.skipped}
     assert skipped == {
@@ -69,7 +78,7 @@ def test_each_door_plays_what_it_can(bed: CephTestbed, tmp_path: Path) -> None:
         "readdir": {NO_KIND: 1},
     }
     # what was renamed is not there, and the driver says so
-    assert (rados.played, rados.agreed) == (12, 11)
+    assert (rados.played, rados.agreed) == (15, 14)
     assert rados.errors_otherwise == {"ENOENT": 1}
     (finding,) = [f for f in records["rados"].findings if f.audit == "replay-fidelity"]
     assert f"2 x mkdir skipped ({NO_KIND})" in finding.message
