@@ -14,7 +14,7 @@ from fsmatrix.suite.workloads.streams.replay.tree import Tree
 from fsmatrix.suite.workloads.streams.replay.work import PIECE, Work, opened_trace, work_of
 from fsmatrix.traces.model import Operations
 
-NAMES = 1024  # slots of these streams
+NAMES = 256  # slots of these streams: open files, well below the usual limit of 1024
 OPERATIONS = 1 << 13  # of a chunk, about
 
 
