@@ -27,6 +27,7 @@ class Driver:
     kinds: frozenset[str] = ALL_KINDS
     max_depth: int = 1
     depth_by: Literal["nobody", "library", "threads"] = "nobody"
+    longest_path: int = 4095  # bytes, of a name below the place it works in
     native: bool = False  # the Python player does not have it
     shared: bool = False  # one process connects, the others join it (Player.share)
 
@@ -36,7 +37,14 @@ DRIVERS: dict[str, Driver] = {
     for driver in (
         Driver("posix"),
         Driver("null"),
-        Driver("rados", NO_DIRECTORIES, max_depth=1024, depth_by="library", native=True),
+        Driver(
+            "rados",
+            NO_DIRECTORIES,
+            max_depth=1024,
+            depth_by="library",
+            native=True,
+            longest_path=2048 - len(".0123456789abcdef"),  # osd_max_object_name_len by default
+        ),
         Driver("cephfs", max_depth=128, depth_by="threads", native=True),
         Driver("dfs", max_depth=1024, depth_by="library", native=True, shared=True),
     )

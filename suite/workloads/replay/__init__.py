@@ -174,7 +174,7 @@ class Replay(Workload):
     # -- parts -----------------------------------------------------------------------------
     def _work(self, case: Case, access: str) -> Work:
         options, trace = self.options, self.options.trace
-        able = DRIVERS[DRIVER_OF.get(access, access)].kinds
+        driver = DRIVERS[DRIVER_OF.get(access, access)]
         return Work(
             trace=trace.path if trace else "",
             sha256=trace.sha256 if trace else "",
@@ -189,7 +189,8 @@ class Replay(Workload):
             direct=True if case.cache == "bypass" else options.direct,
             widened=options.unaligned == "widened",
             filled=options.fill == "filled",
-            able=tuple(int(kind) for kind in Kind if kind.name.lower() in able),
+            able=tuple(int(kind) for kind in Kind if kind.name.lower() in driver.kinds),
+            longest_path=driver.longest_path,
             slots=max(trace.slots, trace.files, 1) if trace else NAMES,
         )
 

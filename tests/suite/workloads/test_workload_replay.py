@@ -15,6 +15,7 @@ from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.player.ops import Chunk, Kind
 from fsmatrix.results.case import Case
 from fsmatrix.suite.workloads.base import Stream
+from fsmatrix.suite.workloads.streams.replay.prepared import prepared
 from fsmatrix.traces.model import Operation
 from tests.suite.replay_workload import (
     ACCESS,
@@ -117,6 +118,23 @@ def test_names_that_no_file_system_takes_are_skipped(tmp_path: Path, root: Path)
     assert (facts["played"], facts["agreed"], facts["operations"]) == (1, 1, 3)
 
 
+def test_paths_that_the_driver_does_not_take_are_skipped(tmp_path: Path) -> None:
+    """As names of objects: whatever is too long is not made either, so that the run goes on."""
+    long = b"/".join([b"x" * 200] * 11)
+
+    def named(to: Recorder) -> None:
+        to.there(long, 100)
+        to.there(b"short", 100)
+        to.do(Kind.STAT, long)
+
+    work = workload(trace=str(trace(tmp_path / "t.h5", named)))
+    made = {}
+    for access in ("path", "rados"):
+        ready = prepared(work._work(case_of(), access))
+        made[access] = (ready.nameable.tolist(), len(ready.tree.files))
+    assert made == {"path": ([True, True], 2), "rados": ([False, True], 1)}
+
+
 def test_many_open_files_meet_the_limit_and_are_counted(tmp_path: Path, root: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     room = len(os.listdir("/proc/self/fd")) + 40
@@ -150,6 +168,24 @@ def test_many_open_files_meet_the_limit_and_are_counted(tmp_path: Path, root: Pa
     assert 0 < refused < count
     assert facts["errors_otherwise"]["EBADF"] == 2 * refused
     assert facts["agreed"] == 3 * (count - refused)
+
+
+def test_the_tree_needs_few_open_files(tmp_path: Path, root: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def many(to: Recorder) -> None:
+        for i in range(600):
+            to.there(b"f%d" % i, 10)
+        to.do(Kind.STAT, b"f599")
+
+    work = workload(trace=str(trace(tmp_path / "t.h5", many)))
+    room = len(os.listdir("/proc/self/fd")) + 300
+    resource.setrlimit(resource.RLIMIT_NOFILE, (room, hard))
+    try:
+        assert play(work, case_of(), root)["agreed"] == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert len(os.listdir(root)) == 600
 
 
 def test_the_limit_of_open_files_is_raised(simple: str, root: Path) -> None:

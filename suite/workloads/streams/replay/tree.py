@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import Flag, Kind, Place
 from fsmatrix.suite.workloads.streams.replay.survey import Integers, Mask, Survey, parents
-from fsmatrix.suite.workloads.streams.replay.work import NAME_MAX, OPENING, PATH_MAX, Work
+from fsmatrix.suite.workloads.streams.replay.work import NAME_MAX, OPENING, Work
 from fsmatrix.traces.model import ABSENT, UNKNOWN, Columns, Operations
 
 CLOSED = -1  # flags of a slot that is not open
@@ -125,7 +125,7 @@ def tree_of(trace: Operations, work: Work, survey: Survey, state: State, possibl
 
 def nameable(trace: Operations, work: Work) -> Mask:
     """Files whose path can be had below the target: no part of it, and not all of it, too long."""
-    room = PATH_MAX - len(work.prefix(Place(0, 1, 0, 1, 1, 0)))
+    room = work.longest_path - len(work.prefix(Place(0, 1, 0, 1, 1, 0)))
     return np.array(
         [
             len(name) <= room and max(map(len, name.split(b"/"))) <= NAME_MAX

@@ -16,7 +16,6 @@ from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.traces.model import Operations
 
 NAME_MAX = 255  # bytes of one part of a path
-PATH_MAX = 4095
 ALIGNMENT = 4096  # of O_DIRECT; safe on every device
 PIECE = 1 << 20  # bytes of one write that fills a file of the tree
 LARGEST = MAX_OP_BYTES - 2 * ALIGNMENT  # of one operation, so that it can still be widened
@@ -43,6 +42,7 @@ class Work(Stored):
     widened: bool = True  # what is not aligned for O_DIRECT is; otherwise it is buffered
     filled: bool = False  # files of the tree are written; otherwise only made as long
     able: tuple[int, ...] = tuple(range(len(Kind)))  # kinds that the driver can do
+    longest_path: int = 4095  # bytes that the driver takes
     slots: int = 1  # of the trace
 
     def prefix(self, place: Place) -> bytes:
