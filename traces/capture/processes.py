@@ -49,7 +49,7 @@ class Task:
 
     id: int
     process: int
-    row: int  # of the thread in the trace
     table: Table
     folder: Folder
+    row: int = -1  # of the thread in the trace, which has only those with operations
     closing: OpenFile | None = None  # by an unfinished close

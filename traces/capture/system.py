@@ -60,9 +60,7 @@ class System:
         return self.tasks[task]
 
     def _new(self, task: int, process: int, table: Table, folder: Folder) -> None:
-        rank = self.ranks.get(task >> 40, 0)
-        row = self._writer.thread(Thread(process & MASK, task & MASK, rank))
-        self.tasks[task] = Task(task, process, row, table, folder)
+        self.tasks[task] = Task(task, process, table, folder)
 
     def forked(self, parent: Task, child: int, flags: bytes, time: int) -> None:
         """fork, vfork, clone or clone3 gave a child."""
@@ -216,6 +214,9 @@ class System:
         if latency is None:
             latency = call.latency if call.result is not None else NOT_CAPTURED
         self._count += 1
+        if task.row < 0:
+            rank = self.ranks.get(task.id >> 40, 0)
+            task.row = self._writer.thread(Thread(task.process & MASK, task.id & MASK, rank))
         self.order.add(
             (
                 call.time, self._count, int(kind), flags, slot, slot2, task.row, offset, size,

@@ -53,7 +53,8 @@ class _Survey:
         self._map.add(number, file, offset, moved, window, kind[transfer] == Kind.WRITE)
 
     def statistics(self) -> TraceStatistics:
-        trace, header, threads = self._trace, self._trace.header, self._trace.threads
+        trace, header = self._trace, self._trace.header
+        threads = trace.threads[self._threads > 0]
         reuse = self._pages.reuse()
         return TraceStatistics(
             source=header.source,
@@ -68,7 +69,7 @@ class _Survey:
             files_used=self._counts.used,
             directories=int(trace.files.directory.sum()),
             slots=len(trace.slots),
-            threads=int(np.count_nonzero(self._threads)),
+            threads=len(threads),
             processes=len(np.unique(threads[:, [0, 2]], axis=0)),
             ranks=len(np.unique(threads[:, 2])),
             busiest_thread=(

@@ -108,7 +108,22 @@ def test_threads_share_their_descriptors_and_their_directory(tmp_path: Path) -> 
         "3 close(5) = 0",
     )
     assert got.said == ["create a", "write a 0+3 = 3", "write a 3+3 = 3", "mkdir sub/d", "close a"]
-    assert got.threads == [(1, 1, 0), (1, 2, 0), (1, 3, 0)]
+    assert got.threads == [(1, 2, 0), (1, 3, 0), (1, 1, 0)]  # by their first operations
+
+
+def test_threads_without_operations_are_not_in_the_trace(tmp_path: Path) -> None:
+    got = read(
+        tmp_path,
+        "1 fork() = 2",
+        "2 clone(child_stack=0x7f, flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD) = 3",
+        '2 open("/elsewhere", O_RDONLY) = 3',
+        '3 stat("a", 0x1) = -1 ENOENT (No such file or directory)',
+        "3 +++ exited with 0 +++",
+        "2 +++ exited with 0 +++",
+        "1 +++ exited with 0 +++",
+    )
+    assert got.said == ["stat a = -2"]
+    assert got.threads == [(2, 3, 0)]
 
 
 def test_exec_closes_what_is_marked(tmp_path: Path) -> None:
@@ -141,7 +156,7 @@ def test_a_thread_that_executes_takes_the_process_over(tmp_path: Path) -> None:
         '1 read(3, ""..., 1) = 1',
     )
     assert got.said == ["open a", "read a 0+1 = 1"]
-    assert got.thread == [1, 0]
+    assert got.thread == [0, 1]
 
 
 def test_close_range(tmp_path: Path) -> None:
