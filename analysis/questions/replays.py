@@ -19,11 +19,12 @@ from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.factors import roles, rows_by_group
 from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.summary import current
+from fsmatrix.analysis.traces.played import added, played_says, share
+from fsmatrix.analysis.traces.summary import summary_says
 from fsmatrix.analysis.units import MISSING, fitting, labelled
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.replay import Amount, PlayedKind, Replayed
 from fsmatrix.results.evidence.stored import StoredError, read
-from fsmatrix.results.units import plural
 
 COLUMN = "replay"
 MOST_CELLS = 24
@@ -37,6 +38,8 @@ class KindLine:
     captured: str  # operations
     played: str
     agreed: str  # share of the captured ones
+    captured_rate: str  # operations per second
+    rate: str
     captured_bytes: str
     bytes: str
     captured_p50: str
@@ -53,6 +56,8 @@ class ClassLine:
     name: str
     captured: str
     played: str
+    captured_rate: str
+    rate: str
     captured_bytes: str
     bytes: str
     captured_mean: str  # latency
@@ -69,13 +74,14 @@ class ReplayCell:
     fidelity: float  # the lowest of the runs
     declared: float
     says: tuple[str, ...]
+    like: tuple[str, ...]  # what the trace is like
     kinds: tuple[KindLine, ...]
     classes: tuple[ClassLine, ...]
 
     @property
     def shown_fidelity(self) -> str:
         """The lowest of the runs, as text."""
-        return _share(self.fidelity)
+        return share(self.fidelity)
 
 
 @dataclass(frozen=True)
@@ -111,19 +117,22 @@ def replays(ds: xr.Dataset, most: int = MOST_CELLS) -> Replays | None:
 
 
 def _cell(ds: xr.Dataset, data: Rows, part: Sequence[int], named: str) -> ReplayCell | None:
-    runs = [seen for row in part if (seen := _read(str(data[COLUMN][row]))) is not None]
+    read_back = {row: seen for row in part if (seen := _read(str(data[COLUMN][row]))) is not None}
+    runs = list(read_back.values())
     if not runs:
         return None
-    latencies = _latencies(ds, part)
+    seconds = float(sum(data["window"][row] for row in read_back))
+    latencies, like = _latencies(ds, part), runs[0].like
     return ReplayCell(
         named=named or "the only case",
         trace=runs[0].trace,
         runs=len(runs),
         fidelity=min(seen.fidelity for seen in runs),
         declared=runs[0].declared_fidelity,
-        says=tuple(_says(runs)),
-        kinds=tuple(_kinds(runs, latencies)),
-        classes=tuple(_classes(runs)),
+        says=tuple(played_says(runs)),
+        like=tuple(summary_says(like)) if like else (),
+        kinds=tuple(_kinds(runs, latencies, seconds)),
+        classes=tuple(_classes(runs, seconds)),
     )
 
 
@@ -152,68 +161,13 @@ def _latencies(ds: xr.Dataset, part: Iterable[int]) -> dict[str, np.ndarray]:
     return pooled
 
 
-def _says(runs: Sequence[Replayed]) -> Iterator[str]:
-    seen = runs[0]
-    operations, agreed = (sum(getattr(t, n) for t in runs) for n in ("operations", "agreed"))
-    lowest = min(t.fidelity for t in runs)
-    declared = _share(seen.declared_fidelity)
-    yield (
-        f"Fidelity {_share(lowest)} (declared: at least {declared}): {agreed} of {operations} "
-        "operations had the captured outcome."
-    )
-    yield from _how(seen)
-    for words, name in (
-        ("failed with the captured errno", "errors_as_captured"),
-        ("failed differently than captured", "errors_otherwise"),
-    ):
-        errors = _added(getattr(t, name) for t in runs)
-        if errors:
-            shown = ", ".join(f"{count} x {number}" for number, count in errors.items())
-            yield f"{sum(errors.values())} operations {words}: {shown}."
-    left = _added(t.left_out for t in runs)
-    if left:
-        shown = ", ".join(f"{count} {kind}" for kind, count in left.items())
-        yield f"Not chosen by window, files and kinds: {shown}."
-    issue = [t.issue_error for t in runs if t.issue_error is not None]
-    if issue:
-        worst = max(issue, key=lambda error: error.mean)
-        unit = fitting("time", [worst.mean, worst.longest])
-        p99 = "" if worst.p99 is None else f"99 % below {units.text(worst.p99, unit)}, "
-        yield (
-            f"Issued late by {units.text(worst.mean, unit)} {unit.label} on average, {p99}at most "
-            f"{units.text(worst.longest, unit)} {unit.label}; {_share(worst.within_100us)} within "
-            "100 µs of their time."
-        )
-
-
-def _how(seen: Replayed) -> Iterator[str]:
-    mode = {
-        "closed": "each captured thread's operations one after the other",
-        "queue": "reads and writes as fast as possible from a shared queue",
-        "timed": "at the captured times",
-    }.get(seen.mode, seen.mode)
-    scale = f", times scaled by {seen.time_scale:g}" if seen.time_scale not in (0, 1) else ""
-    clients = f" by {seen.clients} clients, each all of it" if seen.clients > 1 else ""
-    threads = f"; {plural(seen.threads, 'captured thread')} in all ranks" if seen.threads else ""
-    yield f"Played{clients}: {mode}{scale}{threads}."
-    for count, words in (
-        (seen.barriers, "barriers kept the order between threads"),
-        (seen.sharing, "threads shared a lane with another of their time"),
-        (seen.widened, "operations were widened to what O_DIRECT can do"),
-        (seen.buffered, "operations went without O_DIRECT, not being aligned"),
-        (seen.added, "opens and closes were added that the trace does not have"),
-        (seen.added_failed, "of those failed"),
-    ):
-        if count:
-            yield f"{count} {words} (first run)."
-    if seen.fill == "sparse":
-        yield "Files were made sparse: holes are read from no device."
-
-
-def _kinds(runs: Sequence[Replayed], latencies: Mapping[str, np.ndarray]) -> Iterator[KindLine]:
+def _kinds(
+    runs: Sequence[Replayed], latencies: Mapping[str, np.ndarray], seconds: float
+) -> Iterator[KindLine]:
     for name in dict.fromkeys(kind for seen in runs for kind in seen.kinds):
         of = [seen.kinds[name] for seen in runs if name in seen.kinds]
         captured = sum(kind.captured.operations for kind in of)
+        played = sum(kind.played for kind in of)
         agreed = sum(kind.agreed for kind in of)
         counts = latencies.get(name)
         own = [
@@ -223,8 +177,10 @@ def _kinds(runs: Sequence[Replayed], latencies: Mapping[str, np.ndarray]) -> Ite
         yield KindLine(
             kind=name,
             captured=f"{captured:,}",
-            played=f"{sum(kind.played for kind in of):,}",
-            agreed=_share(agreed / captured) if captured else MISSING,
+            played=f"{played:,}",
+            agreed=share(agreed / captured) if captured else MISSING,
+            captured_rate=_rate(of[0].captured.operations, runs[0].captured_seconds),
+            rate=_rate(played, seconds),
             captured_bytes=_size(sum(kind.captured.bytes for kind in of)),
             bytes=_size(sum(kind.bytes for kind in of)),
             captured_p50=_time(before.p50),
@@ -236,7 +192,7 @@ def _kinds(runs: Sequence[Replayed], latencies: Mapping[str, np.ndarray]) -> Ite
 
 
 def _notes(of: Sequence[PlayedKind]) -> Iterator[str]:
-    for reason, count in _added(kind.skipped for kind in of).items():
+    for reason, count in added(kind.skipped for kind in of).items():
         yield f"{count} skipped: {reason}"
     for name, words in (
         ("failed_as_captured", "failed as captured"),
@@ -249,7 +205,7 @@ def _notes(of: Sequence[PlayedKind]) -> Iterator[str]:
             yield f"{count} {words}"
 
 
-def _classes(runs: Sequence[Replayed]) -> Iterator[ClassLine]:
+def _classes(runs: Sequence[Replayed], seconds: float) -> Iterator[ClassLine]:
     for name in dict.fromkeys(kind for seen in runs for kind in seen.classes):
         of = [seen.classes[name] for seen in runs if name in seen.classes]
         captured, played = _sum(c.captured for c in of), _sum(c.played for c in of)
@@ -257,6 +213,8 @@ def _classes(runs: Sequence[Replayed]) -> Iterator[ClassLine]:
             name=name,
             captured=f"{captured.operations:,}",
             played=f"{played.operations:,}",
+            captured_rate=_rate(of[0].captured.operations, runs[0].captured_seconds),
+            rate=_rate(played.operations, seconds),
             captured_bytes=_size(captured.bytes),
             bytes=_size(played.bytes),
             captured_mean=_time(captured.seconds / max(captured.operations, 1) or None),
@@ -273,19 +231,6 @@ def _sum(amounts: Iterable[Amount]) -> Amount:
     )
 
 
-def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for of in counts:
-        for name, count in of.items():
-            total[name] = total.get(name, 0) + count
-    return total
-
-
-def _share(share: float) -> str:
-    """Per cent; what is not all never reads as 100 %."""
-    return "100 %" if share >= 1 else f"{min(100 * share, 99.99):.4g} %"
-
-
 def _size(count: int) -> str:
     return units.size(count) if count else MISSING
 
@@ -295,3 +240,8 @@ def _time(seconds: float | None) -> str:
         return MISSING
     unit = fitting("time", [seconds])
     return f"{units.text(seconds, unit)} {unit.label}"
+
+
+def _rate(operations: int, seconds: float | None) -> str:
+    """Operations per second; missing where the time is not known."""
+    return units.number(operations / seconds) if seconds and np.isfinite(seconds) else MISSING

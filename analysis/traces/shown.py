@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.traces import chart
-from fsmatrix.analysis.units import brief, number, rounded_size, size
-from fsmatrix.results.evidence.trace import Order, PageReuse, TraceStatistics
+from fsmatrix.analysis.traces.summary import summary_says
+from fsmatrix.analysis.units import brief
+from fsmatrix.results.evidence.trace import TraceStatistics
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_CLASSES = 12
-CACHES = (1 / 64, 1 / 8, 1.0)  # of the bytes of unique pages
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,12 @@ class TraceShown:
 
     @property
     def says(self) -> list[str]:
-        """What it is, what it leaves out, pages and caches, order."""
+        """What it is, what it leaves out, pages and caches, mix, order."""
         of = self.statistics
         return [
             _what(of),
             *_unseen(of),
-            *(_pages(of.reuse) if of.reuse else ()),
-            *_order("reads", of.read_order),
-            *_order("writes", of.write_order),
+            *summary_says(of.summary),
             *_published(of),
         ]
 
@@ -117,51 +115,6 @@ def _unseen(of: TraceStatistics) -> Iterator[str]:
     if of.unseen:
         what = ", ".join(f"{name} ({count})" for name, count in of.unseen.items())
         yield f"Seen, but not in the trace: {what}."
-
-
-def _pages(of: PageReuse) -> Iterator[str]:
-    """Numbers that are estimated carry two standard errors."""
-    unique = f"{of.unique:.0f}" + (f" ± {2 * of.unique_error:.0f}" if of.unique_error else "")
-    touched = rounded_size(round(of.unique) * of.page_bytes)
-    yield (
-        f"They touch {unique} unique pages of {size(of.page_bytes)} ({touched}), "
-        f"each {number(of.accesses / of.unique)} times on average."
-    )
-    if of.rate < 1:
-        yield (
-            f"One page in {1 / of.rate:.0f} was followed ({of.followed} at the end): ± is two "
-            "standard errors."
-        )
-    if of.distance_p50 is not None:
-        yield (
-            "Of the accesses to a page that was touched before, half have a reuse distance of at "
-            f"most {rounded_size(of.distance_p50)}: bytes of other pages touched since."
-        )
-    points = list(dict.fromkeys(_points(of)))
-    if points:
-        misses = ", ".join(
-            f"{rounded_size(cache)} {100 * ratio:.1f}{f' ± {200 * error:.1f}' if error else ''} %"
-            for cache, ratio, error in points
-        )
-        yield f"An LRU cache, empty at the start, misses of all accesses to pages: with {misses}."
-
-
-def _points(of: PageReuse) -> Iterator[tuple[int, float, float]]:
-    curve = list(zip(of.cache_bytes, of.miss_ratio, of.miss_ratio_error, strict=True))
-    for share in CACHES:
-        wanted = share * of.unique * of.page_bytes
-        larger = [point for point in curve if point[0] >= wanted]
-        if larger:
-            yield larger[0]
-
-
-def _order(what: str, of: Order) -> Iterator[str]:
-    if of.consecutive_share is not None and of.sequential_share is not None:
-        yield (
-            f"Of {of.transfers - of.first} {what} that have one before them on the handle, "
-            f"{100 * of.consecutive_share:.1f} % begin where that one ended, "
-            f"{100 * of.sequential_share:.1f} % there or beyond."
-        )
 
 
 def _published(of: TraceStatistics) -> Iterator[str]:

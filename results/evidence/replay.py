@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fsmatrix.results.evidence.stored import Stored, StoredError, read
+from fsmatrix.results.evidence.trace import TraceSummary
 from fsmatrix.results.evidence.values import JsonObject
 
 FACT = "replay"
@@ -82,6 +83,8 @@ class Replayed(Stored):
     time_scale: float  # of issue times or think times; 0: none
     fill: str
     clients: int  # that each played all of it
+    like: TraceSummary | None  # of the whole trace; None: not stored by that version
+    captured_seconds: float | None  # the chosen operations' first issue to the last; None: no times
     operations: int  # chosen, and such as the mode plays
     played: int
     agreed: int

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import median
 
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import JsonObject
@@ -155,6 +156,30 @@ class Band(Stored):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WorkingSet(Stored):
+    """Bytes of the pages touched in one of equal parts of the trace in which some are."""
+
+    unit: str  # s, or operations where times mean nothing
+    length: float  # of a part
+    median: float
+    largest: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceSummary(Stored):
+    """What a trace is like, without its parts one by one."""
+
+    reads: int
+    writes: int
+    read_bytes: int  # moved
+    written_bytes: int
+    read_order: Order
+    write_order: Order
+    reuse: PageReuse | None  # None: no read or write moves a byte
+    working_set: WorkingSet | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class TraceStatistics(Stored):
     """A trace."""
 
@@ -181,3 +206,26 @@ class TraceStatistics(Stored):
     reuse: PageReuse | None  # None: no read or write moves a byte
     windows: Windows
     bands: tuple[Band, ...]
+
+    @property
+    def summary(self) -> TraceSummary:
+        """What a report says of it."""
+        windows = self.windows
+        touched = [size for size in windows.working_set if size]
+        return TraceSummary(
+            reads=sum(windows.reads),
+            writes=sum(windows.writes),
+            read_bytes=sum(windows.read_bytes),
+            written_bytes=sum(windows.written_bytes),
+            read_order=self.read_order,
+            write_order=self.write_order,
+            reuse=self.reuse,
+            working_set=WorkingSet(
+                unit=windows.unit,
+                length=windows.length,
+                median=median(touched),
+                largest=max(touched),
+            )
+            if touched
+            else None,
+        )

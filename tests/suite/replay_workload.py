@@ -127,16 +127,14 @@ def facts(work: Replay, case: Case, tallies: list[Mapping[str, Any]]) -> dict[st
     """As the phase has them, of tallies of all ranks; JSON-able."""
     from fsmatrix.suite.workloads.replay.facts import facts_of
     from fsmatrix.suite.workloads.streams.replay.outcomes import Counts
-    from fsmatrix.suite.workloads.streams.replay.prepared import prepared
 
     summed: dict[str, Any] = {}
     for name, first in tallies[0].items():
         values = [t[name] for t in tallies]
         total = np.max(values, axis=0) if name.endswith("_max") else np.sum(values, axis=0)
         summed[name] = sparse(total) if isinstance(first, np.ndarray) else int(total)
-    seen = prepared(work._work(case, "path")).survey
     clients = case.geometry.processes if work.options.clients == "private" else 1
-    told = facts_of(Counts.of(summed), seen, clients, work.options)
+    told = facts_of(Counts.of(summed), work._work(case, "path"), clients, work.options)
     return json.loads(json.dumps(told.document()))  # type: ignore[no-any-return]
 
 

@@ -92,13 +92,13 @@ class Replay(Workload):
     def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
         """The phase, and what became of the operations beside what was captured."""
         parsed = super().parse(case, outputs)
-        survey = prepared(self._work(case, "path")).survey
+        work = self._work(case, "path")
         clients = case.geometry.processes if self.options.clients == "private" else 1
         phases = []
         for phase in parsed.phases:
             facts = dict(phase.facts)
             counts = Counts.of(inside(facts.pop("tallies", {})))
-            facts[FACT] = facts_of(counts, survey, clients, self.options).document()
+            facts[FACT] = facts_of(counts, work, clients, self.options).document()
             phases.append(_windowed(replace(phase, facts=facts), self.options.mode == "queue"))
         return replace(parsed, phases=tuple(phases))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+from functools import lru_cache
 
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.replay import (
@@ -14,10 +15,14 @@ from fsmatrix.results.evidence.replay import (
     PlayedKind,
     Replayed,
 )
+from fsmatrix.results.evidence.trace import TraceSummary
 from fsmatrix.suite.workloads.replay.options import ReplayOptions
 from fsmatrix.suite.workloads.streams.replay.converting import Skipped
 from fsmatrix.suite.workloads.streams.replay.outcomes import ERRNOS, Counts, kinds
+from fsmatrix.suite.workloads.streams.replay.prepared import KEPT, prepared
 from fsmatrix.suite.workloads.streams.replay.survey import Integers, Survey
+from fsmatrix.suite.workloads.streams.replay.work import Work, opened_trace
+from fsmatrix.traces.statistics.survey import survey as statistics
 
 SOON_NS = 100_000  # an issue that is later than that is late
 REASONS = {
@@ -28,12 +33,13 @@ REASONS = {
 }
 
 
-def facts_of(counts: Counts, survey: Survey, clients: int, options: ReplayOptions) -> Replayed:
+def facts_of(counts: Counts, work: Work, clients: int, options: ReplayOptions) -> Replayed:
     """`counts`: of all ranks.  `clients`: how often the trace was played at once.
 
     Fidelity: operations that were played and had the captured outcome, of those chosen (in mode
     queue: of the reads and writes among them).
     """
+    survey = prepared(work).survey
     chosen = survey.captured.operations * clients
     expected = int(chosen.sum() - counts.skipped[Skipped.MODE].sum())
     agreed = int(counts.agreed.sum())
@@ -46,6 +52,10 @@ def facts_of(counts: Counts, survey: Survey, clients: int, options: ReplayOption
         time_scale=options.scale_of_times,
         fill=options.fill,
         clients=clients,
+        like=_like(work.trace, work.sha256, work.generator, work.scale, work.seed),
+        captured_seconds=(
+            (survey.end_ns - survey.begin_ns) / 1e9 if header and header.timed else None
+        ),
         operations=expected,
         played=int(counts.played.sum()),
         agreed=agreed,
@@ -67,6 +77,14 @@ def facts_of(counts: Counts, survey: Survey, clients: int, options: ReplayOption
         threads=counts.threads,
         sharing=counts.sharing,
     )
+
+
+@lru_cache(maxsize=KEPT)
+def _like(path: str, sha256: str, generator: str, scale: float, seed: int) -> TraceSummary:
+    """What the whole trace is like: one pass over it for all runs that play it."""
+    work = Work(trace=path, sha256=sha256, generator=generator, scale=scale, seed=seed)
+    with opened_trace(work) as trace:
+        return statistics(trace).summary
 
 
 def _kind(i: int, counts: Counts, survey: Survey, clients: int) -> PlayedKind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.questions.replays import replays
+from fsmatrix.analysis.units import MISSING
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results.evidence.replay import Replayed, replayed
 from fsmatrix.results.files.store import Store
@@ -87,6 +89,19 @@ def test_a_trace_on_two_directories_and_its_report(tmp_path: Path) -> None:
     assert read.notes == "1 short"
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Replays: what was played, and what had been captured" in page
+    # what `trace info` says, and rates beside the captured ones: 2 reads in 15 ms
+    assert read.captured_rate == "133"
+    assert read.rate != MISSING
+    like = " ".join(shown.cells[0].like)
+    for words in (
+        "touch 4 unique pages",
+        "An LRU cache",
+        "The working set",
+        "66.7 % are reads",
+        "beyond.",
+    ):
+        assert words in like
+    assert all(line in html.unescape(page) for line in shown.cells[0].like)
     assert not list((tmp_path / "one").iterdir())
 
 
