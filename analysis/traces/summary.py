@@ -33,10 +33,10 @@ def _working_set(of: WorkingSet) -> str:
 
 def _mix(of: TraceSummary) -> str:
     transfers, moved = of.reads + of.writes, of.read_bytes + of.written_bytes
-    share = (
-        f", {100 * of.read_bytes / moved:.1f} % of the {rounded_size(moved)} moved" if moved else ""
-    )
-    return f"Of {transfers} reads and writes, {100 * of.reads / transfers:.1f} % are reads{share}."
+    text = f"Of {transfers} reads and writes, {100 * of.reads / transfers:.1f} % are reads"
+    if not moved:
+        return f"{text}."
+    return f"{text}; of {rounded_size(moved)} moved, {100 * of.read_bytes / moved:.1f} % are read."
 
 
 def _pages(of: PageReuse) -> Iterator[str]:

@@ -136,7 +136,7 @@ def summary(path: Path) -> Summary:
             operations=trace.operations,
             kinds={kind.name.lower(): int(counts[kind]) for kind in Kind if counts[kind]},
             files=len(trace.files),
-            threads=len(trace.threads),
+            threads=len(trace.threads) if trace.operations else 0,
             unseen=dict(trace.header.unseen),
             facts=dict(trace.header.facts),
         )

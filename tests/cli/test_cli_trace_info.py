@@ -25,6 +25,7 @@ from fsmatrix.traces.model import Header
 from fsmatrix.traces.reader import opened
 from fsmatrix.traces.statistics.pages import Pages
 from fsmatrix.traces.statistics.survey import survey
+from fsmatrix.traces.writer import writing
 from tests.analysis.commands import call
 from tests.traces.listed import Listed, listed
 
@@ -240,3 +241,9 @@ def test_an_empty_capture_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert text.startswith("t.h5: 0 operations on 1 name by 1 thread nothing was done below the")
     capture._say(replace(empty, operations=1))
     assert "nothing was done" not in capsys.readouterr().err
+
+
+def test_a_trace_without_operations_has_no_threads(tmp_path: Path) -> None:
+    with writing(tmp_path / "t.h5") as writer:
+        writer.finish(Header("strace"))
+    assert capture.summary(tmp_path / "t.h5").threads == 0
