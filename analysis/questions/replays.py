@@ -28,6 +28,9 @@ from fsmatrix.results.evidence.stored import StoredError, read
 
 COLUMN = "replay"
 MOST_CELLS = 24
+NOT_LOOKED = (
+    "Not looked at: too long for it, or of an earlier version; fsmatrix trace info does it."
+)
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ def _cell(ds: xr.Dataset, data: Rows, part: Sequence[int], named: str) -> Replay
         fidelity=min(seen.fidelity for seen in runs),
         declared=runs[0].declared_fidelity,
         says=tuple(played_says(runs)),
-        like=tuple(summary_says(like)) if like else (),
+        like=tuple(summary_says(like)) if like else (NOT_LOOKED,),
         kinds=tuple(_kinds(runs, latencies, seconds)),
         classes=tuple(_classes(runs, seconds)),
     )

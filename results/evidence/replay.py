@@ -83,7 +83,7 @@ class Replayed(Stored):
     time_scale: float  # of issue times or think times; 0: none
     fill: str
     clients: int  # that each played all of it
-    like: TraceSummary | None  # of the whole trace; None: not stored by that version
+    like: TraceSummary | None  # of the whole trace; None: not looked at
     captured_seconds: float | None  # the chosen operations' first issue to the last; None: no times
     operations: int  # chosen, and such as the mode plays
     played: int

@@ -24,6 +24,7 @@ from fsmatrix.suite.workloads.streams.replay.survey import Integers, Survey
 from fsmatrix.suite.workloads.streams.replay.work import Work, opened_trace
 from fsmatrix.traces.statistics.survey import survey as statistics
 
+MOST_OPERATIONS, MOST_BYTES = 10**8, 1 << 46  # of a trace whose pages are looked at: minutes
 SOON_NS = 100_000  # an issue that is later than that is late
 REASONS = {
     Skipped.MODE: "the mode plays reads and writes only",
@@ -80,10 +81,20 @@ def facts_of(counts: Counts, work: Work, clients: int, options: ReplayOptions) -
 
 
 @lru_cache(maxsize=KEPT)
-def _like(path: str, sha256: str, generator: str, scale: float, seed: int) -> TraceSummary:
-    """What the whole trace is like: one pass over it for all runs that play it."""
+def _like(path: str, sha256: str, generator: str, scale: float, seed: int) -> TraceSummary | None:
+    """What the whole trace is like: one pass over it for all runs that play it.
+
+    None for a trace that this would take too long, or that claims to move absurdly much.
+    """
     work = Work(trace=path, sha256=sha256, generator=generator, scale=scale, seed=seed)
     with opened_trace(work) as trace:
+        if trace.operations > MOST_OPERATIONS:
+            return None
+        if (
+            path
+            and sum(int(b["size"].sum(dtype=int)) for b in trace.blocks(("size",))) > MOST_BYTES
+        ):
+            return None
         return statistics(trace).summary
 
 

@@ -135,6 +135,27 @@ def test_paths_that_the_driver_does_not_take_are_skipped(tmp_path: Path) -> None
     assert made == {"path": ([True, True], 2), "rados": ([False, True], 1)}
 
 
+def test_a_trace_that_claims_to_move_too_much_is_not_looked_at(tmp_path: Path, root: Path) -> None:
+    def lying(to: Recorder) -> None:
+        to.there(b"f", 10)
+        to.do(Kind.OPEN, b"f", flags=READ_ONLY)
+        to.do(Kind.READ, b"f", 10)
+
+    short = play(workload(trace=str(trace(tmp_path / "t.h5", lying))), case_of(), root)
+    assert short["like"]["reads"] == 1
+
+    def longer(to: Recorder) -> None:
+        lying(to)
+        for _ in range(1 << 15):
+            to.do(Kind.READ, b"f", (1 << 31) - 1, latency=0)
+        to.do(Kind.READ, b"f", 1 << 20)
+
+    work = workload(trace=str(trace(tmp_path / "long.h5", longer)))
+    facts = play(work, case_of(), root)
+    assert facts["like"] is None
+    assert facts["kinds"]["read"]["played"] == 2
+
+
 def test_many_open_files_meet_the_limit_and_are_counted(tmp_path: Path, root: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     room = len(os.listdir("/proc/self/fd")) + 40
