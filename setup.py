@@ -5,7 +5,7 @@ from setuptools import Extension, setup
 NATIVE = "fsmatrix/backends/player/native"
 SOURCES = (
     *("module", "chunk", "facts", "bare", "player", "lane", "flight", "workers", "root"),
-    *("posix", "folders", "null", "rados", "radosconnect", "radosfile"),
+    *("posix", "libc", "folders", "null", "rados", "radosconnect", "radosfile"),
     *("cephfs", "cephfsconnect", "cephfsnonblocking"),
     *("dfs", "dfsattach", "dfsconnect", "dfserrors", "dfsfolders", "dfsnames"),
 )

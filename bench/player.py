@@ -35,6 +35,7 @@ from rich.table import Table
 from fsmatrix.backends.player import _player
 from fsmatrix.backends.player.ops import OP, Chunk, Kind
 from fsmatrix.backends.player.player import Implementation, Player, PlayerOptions, open_player
+from fsmatrix.suite.session.players.apart import ApartPlayer
 
 SIZE = 4096
 CHUNK = 65_536
@@ -58,11 +59,14 @@ def stream(kind: Kind, rng: np.random.Generator) -> Chunk:
     return Chunk(ops)
 
 
-def opened(directory: Path, implementation: Implementation) -> Player:
-    """A player with the file open in slot 0."""
-    player = open_player(
-        "posix", str(directory), PlayerOptions(slots=1, max_op_bytes=SIZE, seed=1), implementation
-    )
+def opened(directory: Path, implementation: Implementation, apart: bool = False) -> Player:
+    """A player with the file open in slot 0, if `apart` in a process of its own."""
+    options = PlayerOptions(slots=1, max_op_bytes=SIZE, seed=1)
+    player: Player
+    if apart:
+        player = ApartPlayer("posix", str(directory), options, implementation, {})
+    else:
+        player = open_player("posix", str(directory), options, implementation)
     player.play(Chunk(np.zeros(1, dtype=OP), (NAME.encode(),)))
     return player
 
@@ -176,11 +180,13 @@ def measure(directory: Path, write: bool, rounds: int) -> list[dict[str, Any]]:
     kind = Kind.WRITE if write else Kind.READ
     with test_file(directory) as file:
         native, twin = opened(file.parent, "c"), opened(file.parent, "python")
+        apart = opened(file.parent, "c", apart=True)
         handle = os.open(file, os.O_RDWR)
         engines: dict[str, Engine] = {
             "bare C loop": bare(handle, write),
             "player (C)": playing(native, kind, False),
             "player (C), streams made on the way": playing(native, kind, True),
+            "player (C), where a library intercepts": playing(apart, kind, False),
             "player (Python)": playing(twin, kind, False),
         }
         rates: dict[str, list[float]] = {name: [] for name in engines}
@@ -194,8 +200,8 @@ def measure(directory: Path, write: bool, rounds: int) -> list[dict[str, Any]]:
                         rates[name].append(rate)
         finally:
             os.close(handle)
-            native.close()
-            twin.close()
+            for player in (native, apart, twin):
+                player.close()
         rates |= {
             name: [run() for _ in range(OTHER_RUNS)] for name, run in others(file, write).items()
         }

@@ -87,7 +87,7 @@ class DaosDfuse(DfuseNode):
         return "" if chosen.path else super().level_refusal(level)
 
     def program_refusal(self, level: Level, program: str) -> str:
-        """The player and statically linked programs cannot be intercepted."""
+        """Statically linked programs cannot be intercepted."""
         kind = str(level.get("interception", self._chosen.interception))
         return interception.program_refusal(kind, program)
 

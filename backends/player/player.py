@@ -37,7 +37,7 @@ from fsmatrix.backends.player.result import (
 )
 from fsmatrix.results.histogram import BINS
 
-INTERFACE = 2  # of the extension, as native/module.c has it
+INTERFACE = 3  # of the extension, as native/module.c has it
 
 
 def usable_extension(extension: Any) -> Any:
@@ -90,7 +90,7 @@ def open_player(
 ) -> Player:
     """Open a player on `root`.
 
-    `driver`: "posix", "null" or, for the C player, "rados", "cephfs", "dfs" or a
+    `driver`: "posix", "null" or, for the C player, "posix-libc", "rados", "cephfs", "dfs" or a
     capsule "fsmatrix.driver.v3".  `root`: a directory; for those three lines `key=value`.
     ValueError for values out of range, OSError with the reason if the root cannot be opened.
     """

@@ -167,9 +167,11 @@ class Runner:
             seed=(run.spec.seed + step.what.generation * CONTENT_STEP) % (1 << 64),
             driver=self.context.driver,
             implementation=self.settings.implementation,
+            environment=self.environment.backend.environment(self.access),
         )
         answer, arrays = self._command(run, step, playing=playing)
         assert answer.merged is not None  # of a stream
+        self._intercepted(run, step, answer.merged.printed)
         phase = assemble.stream_phase(step.name, answer.merged, arrays)
         for failure in answer.merged.failures:
             root = run.roots[failure.rank % len(run.roots)]
@@ -272,11 +274,14 @@ class Runner:
         self, run: RunContext, step: Step, answers: Sequence[RankOutput]
     ) -> list[Output]:
         """The outputs of a step's programs, and what a preloaded library says in them."""
-        texts = [answer.done.stderr for answer in answers]
+        self._intercepted(run, step, [answer.done.stderr for answer in answers])
+        return self._outputs(run, step, answers)
+
+    def _intercepted(self, run: RunContext, step: Step, texts: Sequence[str]) -> None:
+        """Keep what a preloaded library says in what a timed step's processes printed."""
         seen = self.environment.backend.intercepted(self.access, texts)
         if seen is not None and step.role == "timed":
             run.builder.intercepted(step, seen)
-        return self._outputs(run, step, answers)
 
     def _ends(self) -> Callable[[], bool]:
         """What says that an MPI program is to be ended; it is asked again and again."""

@@ -101,6 +101,8 @@ class Playing(Stored):
     seed: int  # of the contents
     driver: str  # of the backend
     implementation: Implementation
+    # of the backend, for programs: if there is any, players work in processes that have it
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 # -- commands ------------------------------------------------------------------------------------
@@ -264,6 +266,7 @@ class Merged(Stored):
     clock_uncertainty: float
     began: float = 0.0  # Unix time of the agreed start
     facts: JsonObject = field(default_factory=dict)  # of the phase
+    printed: tuple[str, ...] = ()  # by processes in which players worked, one for each rank
 
 
 @dataclass(frozen=True, kw_only=True)

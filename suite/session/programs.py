@@ -152,11 +152,10 @@ def _run(
     stop: Callable[[], bool] | None,
 ) -> Finished:
     began = time.time()
-    wrapper = _until_we_die() if shutil.which(argv[0]) else ()  # else it is Popen that says why
     mark = orphaned_processes.new_mark()
     try:
         process = subprocess.Popen(
-            [*wrapper, *argv],
+            dying_with_us(argv),
             cwd=cwd,
             env=clean_environment({"LC_ALL": "C", **(env or {}), orphaned_processes.PROGRAM: mark}),
             stdin=subprocess.DEVNULL,
@@ -226,6 +225,12 @@ def end_running() -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):  # it hangs in the kernel
             process.wait(GRACE)
         orphaned_processes.end(mark)
+
+
+def dying_with_us(argv: Sequence[str]) -> list[str]:
+    """The words of a program, with those before them that end it when its starter is gone."""
+    found = shutil.which(argv[0])  # else it is Popen that says why
+    return [*(_until_we_die() if found else ()), *argv]
 
 
 @cache

@@ -14,8 +14,8 @@ from fsmatrix.backends.player.player import Player, wait_until
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
-from fsmatrix.suite.session.connecting import leave, open_together
 from fsmatrix.suite.session.messages import Merged, Playing
+from fsmatrix.suite.session.players.connecting import last_words, leave, open_together
 from fsmatrix.suite.session.reduction import put_together, reduced
 from fsmatrix.suite.session.turns import taking_turns
 from fsmatrix.suite.session.wire import Arrays
@@ -198,6 +198,7 @@ def run_stream(
             leave(playing.driver, player, comm)
         finally:
             player.close()
+    printed = last_words(player, comm)
     merged, arrays = reduced(comm, result, source.spent_ns, origin, offset)
     tallies = put_together(source.tallies, comm)
     if merged is None:
@@ -208,7 +209,7 @@ def run_stream(
     if not stream.stop_on_error:  # they are counted, and the run goes on
         facts["first_errors"] = [failure.document() for failure in merged.failures]
         merged = replace(merged, failures=())
-    return replace(merged, began=began, facts=facts), arrays
+    return replace(merged, began=began, facts=facts, printed=printed), arrays
 
 
 def _agree(comm: Comm) -> tuple[int, float]:

@@ -8,6 +8,7 @@ the sums of its calls are the proof that is kept, and a run without any is inval
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -90,16 +91,10 @@ def counted(kind: str, texts: Iterable[str]) -> Interception:
 
 
 def program_refusal(kind: str, program: str) -> str:
-    """Why a program cannot be intercepted (empty: it can, as far as its file tells)."""
+    """Why a program (empty: the player) cannot be intercepted; empty: it can, by its file."""
     if kind == NONE:
         return ""
-    if not program:
-        return (
-            f"interception {kind} puts a library into programs, and the player works inside "
-            "processes that run before the mount and after the run: use an engine that is a "
-            "program (ior, mdtest, fio)"
-        )
-    reason = elf.preload_refusal(program)
+    reason = elf.preload_refusal(program or sys.executable)  # the player works in a Python
     return f"interception {kind} has no effect: {reason}" if reason else ""
 
 

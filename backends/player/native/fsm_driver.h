@@ -117,7 +117,7 @@ struct fsm_driver {
     int (*share)(void *connection, char **text);
 };
 
-extern const struct fsm_driver fsm_posix, fsm_null, fsm_rados, fsm_cephfs, fsm_dfs;
+extern const struct fsm_driver fsm_posix, fsm_libc, fsm_null, fsm_rados, fsm_cephfs, fsm_dfs;
 extern const struct fsm_driver fsm_posix_threads; /* posix, depth by threads: for tests */
 
 #endif

@@ -7,7 +7,7 @@
 #include "fsm_player.h"
 
 /* player.py takes no other: raised whenever what _player.pyi says changes. */
-#define FSM_INTERFACE 2
+#define FSM_INTERFACE 3
 
 struct fsm_clock fsm_base_clock;
 
@@ -41,16 +41,16 @@ static const struct fsm_driver *find_driver(PyObject *asked)
                                 "reap", driver->name, driver->max_depth), NULL;
         return driver;
     }
-    static const struct fsm_driver *const ours[] = {&fsm_posix, &fsm_null, &fsm_rados,
-                                                    &fsm_cephfs, &fsm_dfs,
+    static const struct fsm_driver *const ours[] = {&fsm_posix, &fsm_libc, &fsm_null,
+                                                    &fsm_rados, &fsm_cephfs, &fsm_dfs,
                                                     &fsm_posix_threads};
     const char *name = PyUnicode_Check(asked) ? PyUnicode_AsUTF8(asked) : NULL;
     for (size_t i = 0; name && i < sizeof ours / sizeof *ours; i++)
         if (strcmp(name, ours[i]->name) == 0)
             return ours[i];
     if (!PyErr_Occurred())
-        PyErr_Format(PyExc_ValueError, "no driver %R: known are posix, null, rados, cephfs and "
-                     "dfs, or a capsule named " FSM_DRIVER_CAPSULE, asked);
+        PyErr_Format(PyExc_ValueError, "no driver %R: known are posix, posix-libc, null, rados, "
+                     "cephfs and dfs, or a capsule named " FSM_DRIVER_CAPSULE, asked);
     return NULL;
 }
 

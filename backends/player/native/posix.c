@@ -110,37 +110,7 @@ static struct fsm_status failed(int64_t bytes)
 
 static struct fsm_status data(const struct fsm_op *op, int fd, char *buffer)
 {
-    int64_t done = 0, size = op->size;
-    off_t offset = (off_t)op->offset;
-    do {
-        ssize_t n = fsm_transfer(op->kind == FSM_READ, fd, buffer + done, (size_t)(size - done),
-                                 offset + done);
-        if (n > 0)
-            done += n;
-        else if (n == 0 && done < size)
-            return (struct fsm_status){done, FSM_ESHORT};
-        else if (n < 0 && errno == EINVAL && done > 0 && op->kind == FSM_READ)
-            return (struct fsm_status){done, FSM_ESHORT}; /* direct, and the end not aligned */
-        else if (n < 0 && errno != EINTR)
-            return failed(done);
-    } while (done < size);
-    return (struct fsm_status){done, 0};
-}
-
-static int open_flags(const struct fsm_op *op)
-{
-    int flags = op->flags & FSM_WRITE_ONLY  ? O_WRONLY
-                : op->flags & FSM_READ_ONLY ? O_RDONLY
-                                            : O_RDWR;
-    if (op->flags & FSM_DIRECT)
-        flags |= O_DIRECT;
-    if (op->flags & FSM_DSYNC)
-        flags |= O_DSYNC;
-    if (op->flags & FSM_TRUNC)
-        flags |= O_TRUNC;
-    if (op->kind == FSM_CREATE)
-        flags |= O_CREAT | (op->flags & FSM_EXCLUSIVE ? O_EXCL : 0);
-    return flags;
+    return fsm_transfer_all(fsm_transfer, op, fd, buffer);
 }
 
 static struct fsm_status read_directory(struct lane *lane, const struct fsm_file *file)
@@ -221,7 +191,7 @@ static struct fsm_status posix_execute(void *state, const struct fsm_op *op,
         return data(op, (int)file->handle, buffer);
     case FSM_OPEN:
     case FSM_CREATE:
-        result = fsm_open_beneath(lane->folders, file, open_flags(op), 0644);
+        result = fsm_open_beneath(lane->folders, file, fsm_open_flags(op), 0644);
         if (result >= 0)
             file->handle = result;
         if (result >= 0 && !lane->read_ahead)

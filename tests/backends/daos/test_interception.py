@@ -143,14 +143,19 @@ def test_a_program_that_was_linked_statically(tmp_path: Path) -> None:
     assert "is statically linked" in elf.preload_refusal(str(tmp_path / "s"))
 
 
-def test_what_the_backend_refuses(standin: Standin, library: Path, tmp_path: Path) -> None:
+def test_what_the_backend_refuses(
+    standin: Standin, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     backend = dfuse(interception="ioil", interception_library=str(library))
     assert backend.program_refusal({}, sys.executable) == ""
     assert "statically linked" in backend.program_refusal({}, str(static_program(tmp_path)))
-    assert "the player works inside processes" in backend.program_refusal({}, "")
+    assert backend.program_refusal({}, "") == ""  # the player: it is a Python's process
+    static = str(static_program(tmp_path))
+    assert dfuse().program_refusal({}, static) == ""
+    assert "statically linked" in dfuse().program_refusal({"interception": "pil4dfs"}, static)
+    monkeypatch.setattr(sys, "executable", static)
+    assert "statically linked" in backend.program_refusal({}, "")
     assert backend.program_refusal({"interception": "none"}, "") == ""
-    assert dfuse().program_refusal({}, "") == ""
-    assert dfuse().program_refusal({"interception": "pil4dfs"}, "")
     wrong = dfuse(interception="ioil", interception_library=str(tmp_path / "no.so"))
     assert "No such file" in wrong.refusal()
 

@@ -72,13 +72,14 @@ def runs(done: Path) -> dict[tuple[str, str, str], RunRecord]:
 
 
 def test_what_can_be_run(runs: dict[tuple[str, str, str], RunRecord]) -> None:
-    """The player cannot be intercepted; all else can."""
     assert sorted(runs) == [
         ("fio", "disabled", "ioil"),
         ("fio", "disabled", "none"),
         ("fio", "site", "ioil"),
         ("fio", "site", "none"),
+        ("pattern", "disabled", "ioil"),
         ("pattern", "disabled", "none"),
+        ("pattern", "site", "ioil"),
         ("pattern", "site", "none"),
     ]
     assert {record.status for record in runs.values()} == {"ok"}
@@ -97,6 +98,22 @@ def test_the_library_is_in_the_program_and_its_calls_are_proof(
     plain = runs["fio", "site", "none"]
     assert plain.argv[0][0] != "env"
     assert plain.evidence.interception == {}
+
+
+def test_the_player_works_in_processes_with_the_library(
+    runs: dict[tuple[str, str, str], RunRecord],
+) -> None:
+    for caching in ("site", "disabled"):
+        record = runs["pattern", caching, "ioil"]
+        assert list(record.evidence.interception) == ["read"]
+        seen = record.evidence.interception["read"]
+        assert (seen.library, seen.summaries) == ("ioil", 2)  # one for each rank
+        assert seen.calls == {"read": 2 * 16, "write": 0}
+        assert [f for f in record.findings if f.audit.startswith("interception")] == []
+        assert runs["pattern", caching, "none"].evidence.interception == {}
+        shared = ("bytes", "operations")
+        first, second = (runs["pattern", caching, kind].phases[0] for kind in ("ioil", "none"))
+        assert [getattr(first, n) for n in shared] == [getattr(second, n) for n in shared]
 
 
 def test_each_run_says_how_its_mount_cached(

@@ -9,9 +9,9 @@ import pytest
 
 from fsmatrix.backends.player.drivers import DRIVERS
 from fsmatrix.backends.player.player import PlayerOptions
-from fsmatrix.suite.session import connecting
 from fsmatrix.suite.session.comm import SoloComm
 from fsmatrix.suite.session.messages import Playing, Stream
+from fsmatrix.suite.session.players import connecting
 from tests.suite.thread_ranks import in_ranks
 
 PLAYING = Playing(

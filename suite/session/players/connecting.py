@@ -6,6 +6,7 @@ from fsmatrix.backends.player.drivers import DRIVERS
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import Playing
+from fsmatrix.suite.session.players.apart import ApartPlayer
 
 
 def open_together(playing: Playing, root: str, threads: int, comm: Comm) -> Player:
@@ -30,6 +31,10 @@ def open_together(playing: Playing, root: str, threads: int, comm: Comm) -> Play
     )
 
     def opened(text: str) -> Player:
+        if playing.environment:
+            return ApartPlayer(
+                playing.driver, text, options, playing.implementation, playing.environment
+            )
         return open_player(playing.driver, text, options, playing.implementation)
 
     if not _shared(playing.driver, comm):
@@ -47,6 +52,13 @@ def open_together(playing: Playing, root: str, threads: int, comm: Comm) -> Play
         raise
     comm.bcast({"lines": lines})
     return player
+
+
+def last_words(player: Player, comm: Comm) -> tuple[str, ...]:
+    """What processes of players, which must be closed, have printed; at rank 0 of `comm`."""
+    if not isinstance(player, ApartPlayer):
+        return ()
+    return tuple(comm.gather(player.printed) or ())
 
 
 def leave(driver: str, player: Player, comm: Comm) -> None:

@@ -1,0 +1,282 @@
+"""A player in a process of its own, with an environment that its rank does not have.
+
+A library that is preloaded takes calls over from the start of a process to its end, where it says
+what it took over: so a rank starts a process for its part of a step, hands it the chunks over a
+socket, and reads its last words.  Agreement with other ranks stays in the rank.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from fsmatrix.backends.player.base import Player, PlayerOptions, checked_ops
+from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk
+from fsmatrix.backends.player.player import ENGINE_C, Implementation, engine_name, open_player
+from fsmatrix.backends.player.result import FirstError, Latencies, PlayerResult
+from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.suite.session import programs, wire
+from fsmatrix.suite.session.wire import Arrays
+
+END_SECONDS = 60.0  # for its last words: a client of a storage system may say goodbye to servers
+WORDS = 1 << 16  # bytes kept of them
+DRIVERS = {"posix": "posix-libc"}  # the one whose calls a library can take over
+HISTOGRAMS = tuple(each.name for each in fields(Latencies))
+SERIES = ("interval_bytes", "interval_operations")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Open(Stored):
+    """Open the player; answered by `Done`."""
+
+    driver: str
+    root: str
+    options: JsonObject
+    implementation: Implementation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play(Stored):
+    """Play a chunk: arrays `ops` and `names`; answered by `Done`, with the outcomes if asked."""
+
+    first: int
+    names: int
+    batch: int
+    outcomes: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Do(Stored):
+    """A method of the player without arguments, or with a moment; answered by `Done`."""
+
+    method: str  # drain, begin, stop_at, left, result, close
+    ns: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done(Stored):
+    """What came of it."""
+
+    executed: int = 0
+    result: JsonObject | None = None
+    error: str = ""
+    refused: bool = False  # the error is a ValueError
+
+
+class ApartPlayer:
+    """See `Player`: the same, in a process with `environment` besides this one's own.
+
+    OSError and ValueError as from `open_player`.  After `close`, `printed` is what the process
+    wrote on its standard error, the libraries in it included.
+    """
+
+    def __init__(
+        self,
+        driver: str,
+        root: str,
+        options: PlayerOptions,
+        implementation: Implementation,
+        environment: Mapping[str, str],
+    ) -> None:
+        self.printed = ""
+        if engine_name(implementation) == ENGINE_C:
+            driver = DRIVERS.get(driver, driver)
+        self._socket, theirs = socket.socketpair()
+        self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        with theirs:
+            self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
+                programs.dying_with_us(
+                    [sys.executable, "-P", "-m", __name__, str(theirs.fileno())]
+                ),
+                env=programs.clean_environment(environment),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._words,
+            )
+        try:
+            given = {each.name: getattr(options, each.name) for each in fields(options)}
+            self._ask(Open(driver=driver, root=root, options=given, implementation=implementation))
+        except BaseException:
+            self.close()
+            raise
+
+    def _ask(self, message: Stored, arrays: Arrays | None = None) -> tuple[Done, Arrays]:
+        try:
+            wire.send(self._socket, message, arrays)
+            done, answered = wire.unpack(wire.receive(self._socket), Done)
+        except wire.ChannelClosed as error:
+            self._end()
+            raise OSError(f"the player's own process ended: {self.printed.strip()}") from error
+        if done.error:
+            raise ValueError(done.error) if done.refused else OSError(done.error)
+        return done, answered
+
+    def play(self, chunk: Chunk) -> int:
+        """See `Player`."""
+        arrays = {
+            "ops": checked_ops(chunk).view(np.uint8),
+            "names": np.frombuffer(b"\0".join(chunk.names), dtype=np.uint8),
+        }
+        asked = chunk.outcomes is not None
+        done, answered = self._ask(
+            Play(first=chunk.first, names=len(chunk.names), batch=chunk.batch, outcomes=asked),
+            arrays,
+        )
+        if chunk.outcomes is not None:
+            chunk.outcomes[:] = answered["outcomes"].view(OUTCOME)
+        return done.executed
+
+    def left(self, chunk: Chunk) -> Chunk:
+        """See `Player`."""
+        _, arrays = self._ask(Do(method="left"))
+        return Chunk(arrays["ops"].view(OP), batch=chunk.batch)
+
+    def drain(self) -> None:
+        """See `Player`."""
+        self._ask(Do(method="drain"))
+
+    def share(self) -> str:
+        """See `Player`: nobody joins it."""
+        return ""
+
+    def begin(self, origin_ns: int) -> None:
+        """See `Player`."""
+        self._ask(Do(method="begin", ns=origin_ns))
+
+    def stop_at(self, monotonic_ns: int) -> None:
+        """See `Player`."""
+        self._ask(Do(method="stop_at", ns=monotonic_ns))
+
+    def result(self) -> PlayerResult:
+        """See `Player`."""
+        done, arrays = self._ask(Do(method="result"))
+        assert done.result is not None
+        return _unpacked(done.result, arrays)
+
+    def close(self) -> None:
+        """See `Player`; waits for the end of the process."""
+        if self._process is not None:
+            with contextlib.suppress(wire.ChannelClosed):
+                wire.send(self._socket, Do(method="close"))
+        self._end()
+
+    def _end(self) -> None:
+        """Wait for the process, kill it if it does not end, and keep what it printed."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        self._socket.close()
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        with self._words as words:
+            words.seek(max(words.seek(0, os.SEEK_END) - WORDS, 0))
+            self.printed = words.read().decode(errors="replace")
+
+
+# -- the process ---------------------------------------------------------------------------------
+class _Server:
+    """Carries out what its rank asks, until that closes the socket."""
+
+    def __init__(self, rank: socket.socket) -> None:
+        self.rank = rank
+        self.player: Player | None = None
+        self.chunk = Chunk(np.zeros(0, dtype=OP))
+
+    def serve(self) -> None:
+        """Until the rank is gone or has closed the player."""
+        try:
+            while True:
+                message, arrays = wire.unpack(wire.receive(self.rank), Open, Play, Do)
+                if isinstance(message, Do) and message.method == "close":
+                    break
+                try:
+                    answer = self._carried_out(message, arrays)
+                except (OSError, ValueError) as error:
+                    refused = isinstance(error, ValueError)
+                    answer = Done(error=str(error), refused=refused), {}
+                wire.send(self.rank, *answer)
+        except wire.ChannelClosed:
+            pass  # the rank is gone, and with it what this was for
+        if self.player is not None:
+            self.player.close()
+
+    def _carried_out(self, message: Stored, arrays: Arrays) -> tuple[Done, Arrays]:
+        if isinstance(message, Open):
+            options: Any = message.options
+            self.player = open_player(
+                message.driver, message.root, PlayerOptions(**options), message.implementation
+            )
+            return Done(), {}
+        player = self.player
+        assert player is not None  # the rank opens it first
+        if isinstance(message, Play):
+            return self._play(player, message, arrays)
+        assert isinstance(message, Do)
+        if message.method == "left":
+            return Done(), {"ops": player.left(self.chunk).ops.view(np.uint8)}
+        if message.method == "result":
+            return _packed(player.result())
+        if message.method == "drain":
+            player.drain()
+        elif message.method == "begin":
+            player.begin(message.ns)
+        else:
+            player.stop_at(message.ns)
+        return Done(), {}
+
+    def _play(self, player: Player, message: Play, arrays: Arrays) -> tuple[Done, Arrays]:
+        ops = arrays["ops"].view(OP)
+        outcomes = np.zeros(len(ops), dtype=OUTCOME) if message.outcomes else None
+        names = arrays["names"].tobytes().split(b"\0") if message.names else []
+        self.chunk = Chunk(ops, names, message.first, outcomes, message.batch)
+        executed = player.play(self.chunk)
+        answered = {} if outcomes is None else {"outcomes": outcomes.view(np.uint8)}
+        return Done(executed=executed), answered
+
+
+def _packed(result: PlayerResult) -> tuple[Done, Arrays]:
+    """A result as a message and its arrays."""
+    arrays: Arrays = {name: getattr(result, name) for name in (*HISTOGRAMS, *SERIES)}
+    if result.service is not None:
+        arrays |= {f"service.{name}": getattr(result.service, name) for name in HISTOGRAMS}
+    own: dict[str, Any] = {
+        each.name: getattr(result, each.name)
+        for each in fields(result)
+        if each.name not in (*HISTOGRAMS, *SERIES, "service", "first_error")
+    }
+    if result.first_error is not None:
+        first = result.first_error
+        own["first_error"] = {each.name: getattr(first, each.name) for each in fields(first)}
+    return Done(result=own), arrays
+
+
+def _unpacked(document: JsonObject, arrays: Arrays) -> PlayerResult:
+    """What `_packed` was given."""
+    own: dict[str, Any] = dict(document)
+    first = own.pop("first_error", None)
+    whole: dict[str, Any] = {name: array for name, array in arrays.items() if "." not in name}
+    service = (
+        Latencies(**{name: arrays[f"service.{name}"] for name in HISTOGRAMS})
+        if len(arrays) > len(whole)
+        else None
+    )
+    bare = PlayerResult(**own, **whole, service=service, first_error=None)
+    return bare if first is None else replace(bare, first_error=FirstError(**first))
+
+
+if __name__ == "__main__":
+    _Server(socket.socket(fileno=int(sys.argv[1]))).serve()

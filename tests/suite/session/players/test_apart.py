@@ -1,0 +1,224 @@
+"""A player in a process of its own gives what the same player gives inside its rank."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.testing
+import psutil
+import pytest
+
+from fsmatrix.backends.player.ops import OUTCOME, Chunk, Flag, Kind
+from fsmatrix.backends.player.player import PlayerOptions, open_player
+from fsmatrix.backends.player.result import Latencies
+from fsmatrix.suite.session.players import apart
+from fsmatrix.suite.session.players.apart import ApartPlayer
+from tests import asking
+from tests.backends.playing import (
+    IMPLEMENTATIONS,
+    SEED,
+    chunk,
+    data_stream,
+    facts,
+    metadata_stream,
+    op,
+)
+
+OPTIONS = PlayerOptions(slots=8, max_op_bytes=1 << 20, seed=SEED, stop_on_error=False)
+SECONDS = 60  # for what happens in moments
+Made = Callable[..., ApartPlayer]
+
+
+@pytest.fixture(params=IMPLEMENTATIONS)
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Made]:
+    """What makes a player of its own process, by both implementations."""
+    if request.param == "c" and (reason := asking.why_not("c player")):
+        pytest.skip(reason)
+    players: list[ApartPlayer] = []
+
+    def make(options: PlayerOptions = OPTIONS, **environment: str) -> ApartPlayer:
+        root = tmp_path / "apart"
+        root.mkdir(exist_ok=True)
+        players.append(ApartPlayer("posix", str(root), options, request.param, environment))
+        return players[-1]
+
+    yield make
+    for player in players:
+        player.close()
+
+
+def inside(folder: Path, *chunks: Chunk) -> Any:
+    """What the driver posix gives for the same, in this process."""
+    folder.mkdir()
+    player = open_player("posix", str(folder), OPTIONS)
+    for each in chunks:
+        player.play(each)
+    result = player.result()
+    player.close()
+    return result
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """All files below."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def process_of(player: ApartPlayer) -> psutil.Process:
+    """The process in which it works."""
+    assert player._process is not None
+    return psutil.Process(player._process.pid)
+
+
+def test_data_are_those_of_posix(made: Made, tmp_path: Path) -> None:
+    stream = chunk(*data_stream(np.random.default_rng(3), 150), names=(b"file", b"none"))
+    player = made()
+    assert player.play(stream) == len(stream.ops)
+    player.drain()
+    wanted = inside(tmp_path / "posix", stream)
+    result = player.result()
+    assert facts(result) == facts(wanted)
+    assert result.first_error == replace(wanted.first_error, op=result.first_error.op)
+    assert content(tmp_path / "apart") == content(tmp_path / "posix")
+
+
+def test_metadata_are_those_of_posix(made: Made, tmp_path: Path) -> None:
+    ops, names = metadata_stream()
+    player = made()
+    player.play(chunk(*ops, names=names))
+    assert facts(player.result()) == facts(inside(tmp_path / "posix", chunk(*ops, names=names)))
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_result_is_whole(made: Made) -> None:
+    """With intended times there are two sets of latencies."""
+    player = made(replace(OPTIONS, count_metadata=True))
+    player.begin(time.monotonic_ns())
+    player.play(chunk(op(Kind.CREATE, time=1000), op(Kind.WRITE, 0, 0, 5000, time=2_000_000),
+                      names=(b"f",)))  # fmt: skip
+    result = player.result()
+    assert (result.bytes, result.operations, result.errors) == (5000, 2, 0)
+    assert result.service is not None
+    for latencies in (result, result.service):
+        assert latencies.counts.sum() == 2
+    for each in fields(Latencies):
+        assert getattr(result, each.name).dtype == getattr(result.service, each.name).dtype
+    assert result.interval_bytes.sum() == 5000
+
+
+def test_outcomes_and_a_deadline(made: Made) -> None:
+    player = made()
+    ops = [op(Kind.CREATE), op(Kind.WRITE, 0, 0, 1000), op(Kind.READ, 0, 0, 2000)]
+    outcomes = np.zeros(3, dtype=OUTCOME)
+    assert player.play(replace(chunk(*ops, names=(b"f",)), outcomes=outcomes)) == 3
+    assert outcomes["result"].tolist()[1:] == [1000, 1000]
+    player.stop_at(1)  # long ago
+    rest = chunk(*[op(Kind.READ, 0, 0, 500)] * 5)
+    assert player.play(rest) == 0
+    numpy.testing.assert_array_equal(player.left(rest).ops, rest.ops)
+    player.stop_at(0)
+    assert player.play(rest) == 5
+
+
+def test_errors_are_those_of_a_player_inside(made: Made, tmp_path: Path) -> None:
+    player = made()
+    with pytest.raises(ValueError, match="chunk"):
+        player.play(Chunk(np.zeros(3, dtype=np.int8)))
+    with pytest.raises(ValueError, match=r"slot|file"):
+        player.play(chunk(op(Kind.CREATE, 100), names=(b"f",)))
+    assert player.play(chunk(op(Kind.CREATE), names=(b"f",))) == 1
+    with pytest.raises(OSError, match="No such file"):
+        ApartPlayer("posix", str(tmp_path / "none"), OPTIONS, "auto", {})
+
+
+def test_its_environment_and_its_last_words(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, os, sys\n"
+        "atexit.register(lambda: print('seen', os.environ['GIVEN'], file=sys.stderr))\n"
+    )
+    player = made(GIVEN="by the backend", PYTHONPATH=str(tmp_path))
+    player.play(chunk(op(Kind.CREATE), names=(b"f",)))
+    assert player.printed == ""
+    player.close()
+    assert "seen by the backend\n" in player.printed
+    player.close()  # once more
+    assert "GIVEN" not in os.environ
+
+
+def test_its_process_is_killed(made: Made) -> None:
+    player = made(FSMATRIX_ODD="1")
+    process = process_of(player)
+    process.send_signal(signal.SIGKILL)
+    process.wait(SECONDS)
+    with pytest.raises(OSError, match="the player's own process ended"):
+        player.play(chunk(op(Kind.CREATE), names=(b"f",)))
+    player.close()
+    assert not process.is_running()
+
+
+def test_its_process_hangs_at_the_end(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    player = made()
+    process = process_of(player)
+    monkeypatch.setattr(apart, "END_SECONDS", 0.5)
+    for each in (*process.children(recursive=True), process):
+        each.suspend()
+    player.close()
+    assert not process.is_running()
+
+
+def test_it_ends_with_its_rank(tmp_path: Path) -> None:
+    code = (
+        "import time, sys\n"
+        "from fsmatrix.backends.player.player import PlayerOptions\n"
+        "from fsmatrix.suite.session.players.apart import ApartPlayer\n"
+        "options = PlayerOptions(slots=1, max_op_bytes=1)\n"
+        "player = ApartPlayer('posix', sys.argv[1], options, 'auto', {})\n"
+        "print(player._process.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    argv = [sys.executable, "-P", "-c", code, str(tmp_path)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as rank:
+        assert rank.stdout is not None
+        process = psutil.Process(int(rank.stdout.readline()))
+        family = [process, *process.children(recursive=True)]
+        rank.kill()
+        _, alive = psutil.wait_procs(family, SECONDS)
+    assert alive == []
+
+
+# -- the C driver ------------------------------------------------------------------------------
+@pytest.mark.needs("c player")
+def test_where_others_may_put_links_it_does_not_work(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(OSError, match="does not belong to this user alone"):
+        ApartPlayer("posix", str(tmp_path), OPTIONS, "c", {})
+
+
+@pytest.mark.needs("c player")
+def test_links_at_the_end_of_a_path_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir(mode=0o700)
+    (tmp_path / "foreign").write_bytes(b"precious")
+    (tmp_path / "root/link").symlink_to("../foreign")
+    ops = [
+        op(Kind.CREATE),
+        op(Kind.OPEN),
+        op(Kind.OPEN, flags=Flag.TRUNCATE),
+        op(Kind.WRITE, 0, 0, 9),
+    ]
+    player = open_player("posix-libc", str(tmp_path / "root"), OPTIONS, "c")
+    player.play(chunk(*ops, names=(b"link",)))
+    result = player.result()
+    player.close()
+    assert result.errors == 4
+    assert (tmp_path / "foreign").read_bytes() == b"precious"
