@@ -64,7 +64,7 @@ def opened(directory: Path, implementation: Implementation, apart: bool = False)
     options = PlayerOptions(slots=1, max_op_bytes=SIZE, seed=1)
     player: Player
     if apart:
-        player = ApartPlayer("posix", str(directory), options, implementation, {})
+        player = ApartPlayer("posix", str(directory), options, {})
     else:
         player = open_player("posix", str(directory), options, implementation)
     player.play(Chunk(np.zeros(1, dtype=OP), (NAME.encode(),)))

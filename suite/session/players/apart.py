@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -21,7 +22,7 @@ import numpy as np
 
 from fsmatrix.backends.player.base import Player, PlayerOptions, checked_ops
 from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk
-from fsmatrix.backends.player.player import ENGINE_C, Implementation, engine_name, open_player
+from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.player.result import FirstError, Latencies, PlayerResult
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import JsonObject
@@ -42,7 +43,6 @@ class Open(Stored):
     driver: str
     root: str
     options: JsonObject
-    implementation: Implementation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +74,10 @@ class Done(Stored):
 
 
 class ApartPlayer:
-    """See `Player`: the same, in a process with `environment` besides this one's own.
+    """See `Player`: the one in C, in a process with `environment` besides this one's own.
 
-    OSError and ValueError as from `open_player`.  After `close`, `printed` is what the process
+    There is no such player in Python: libraries take over a part of Python's own calls, and it
+    crashes under some.  OSError and ValueError as from `open_player`.  After `close`, `printed` is what the process
     wrote on its standard error, the libraries in it included.
     """
 
@@ -85,12 +86,9 @@ class ApartPlayer:
         driver: str,
         root: str,
         options: PlayerOptions,
-        implementation: Implementation,
         environment: Mapping[str, str],
     ) -> None:
         self.printed = ""
-        if engine_name(implementation) == ENGINE_C:
-            driver = DRIVERS.get(driver, driver)
         self._socket, theirs = socket.socketpair()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         with theirs:
@@ -106,7 +104,7 @@ class ApartPlayer:
             )
         try:
             given = {each.name: getattr(options, each.name) for each in fields(options)}
-            self._ask(Open(driver=driver, root=root, options=given, implementation=implementation))
+            self._ask(Open(driver=DRIVERS.get(driver, driver), root=root, options=given))
         except BaseException:
             self.close()
             raise
@@ -116,8 +114,10 @@ class ApartPlayer:
             wire.send(self._socket, message, arrays)
             done, answered = wire.unpack(wire.receive(self._socket), Done)
         except wire.ChannelClosed as error:
-            self._end()
-            raise OSError(f"the player's own process ended: {self.printed.strip()}") from error
+            code = self._end()
+            how = f"by {signal.Signals(-code).name}" if code < 0 else f"with status {code}"
+            text = f"the player's own process ended {how}: {self.printed.strip()}"
+            raise OSError(text.rstrip(": ")) from error
         if done.error:
             raise ValueError(done.error) if done.refused else OSError(done.error)
         return done, answered
@@ -171,11 +171,11 @@ class ApartPlayer:
                 wire.send(self._socket, Do(method="close"))
         self._end()
 
-    def _end(self) -> None:
-        """Wait for the process, kill it if it does not end, and keep what it printed."""
+    def _end(self) -> int:
+        """The process's status; it is killed if it does not end.  What it printed is kept."""
         process, self._process = self._process, None
         if process is None:
-            return
+            return 0
         self._socket.close()
         try:
             process.wait(END_SECONDS)
@@ -185,6 +185,7 @@ class ApartPlayer:
         with self._words as words:
             words.seek(max(words.seek(0, os.SEEK_END) - WORDS, 0))
             self.printed = words.read().decode(errors="replace")
+        return process.returncode
 
 
 # -- the process ---------------------------------------------------------------------------------
@@ -217,9 +218,7 @@ class _Server:
     def _carried_out(self, message: Stored, arrays: Arrays) -> tuple[Done, Arrays]:
         if isinstance(message, Open):
             options: Any = message.options
-            self.player = open_player(
-                message.driver, message.root, PlayerOptions(**options), message.implementation
-            )
+            self.player = open_player(message.driver, message.root, PlayerOptions(**options), "c")
             return Done(), {}
         player = self.player
         assert player is not None  # the rank opens it first

@@ -32,9 +32,7 @@ def open_together(playing: Playing, root: str, threads: int, comm: Comm) -> Play
 
     def opened(text: str) -> Player:
         if playing.environment:
-            return ApartPlayer(
-                playing.driver, text, options, playing.implementation, playing.environment
-            )
+            return ApartPlayer(playing.driver, text, options, playing.environment)
         return open_player(playing.driver, text, options, playing.implementation)
 
     if not _shared(playing.driver, comm):
