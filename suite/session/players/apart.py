@@ -77,8 +77,8 @@ class ApartPlayer:
     """See `Player`: the one in C, in a process with `environment` besides this one's own.
 
     There is no such player in Python: libraries take over a part of Python's own calls, and it
-    crashes under some.  OSError and ValueError as from `open_player`.  After `close`, `printed` is what the process
-    wrote on its standard error, the libraries in it included.
+    crashes under some.  OSError and ValueError as from `open_player`.  After `close`, `printed`
+    is what the process wrote on its standard error, the libraries in it included.
     """
 
     def __init__(
