@@ -3,7 +3,7 @@
 The double (tests/backends/daos/double) is two small libraries over a directory.  It shows that
 the driver keeps the rules of the headers, and says nothing about DAOS.  With FSMATRIX_DAOS_POOL
 the same tests use a container that they make in that pool; FSMATRIX_DAOS_LIBRARY is the folder
-of libdaos where the loader does not find it.
+of libdaos where neither the loader finds it nor the tool `daos` stands beside it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fsmatrix.backends.daos import libraries
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.player.ops import Kind
 from tests.backends.playing import SEED as SEED
@@ -71,7 +72,7 @@ def doubled(library: Path, folder: Path) -> Storage:
 def made(label: str) -> Storage:
     """A new container in the real pool."""
     Client().create(REAL_POOL, label)
-    return Storage(REAL_POOL, label, REAL_LIBRARY)
+    return Storage(REAL_POOL, label, libraries.folder(REAL_LIBRARY))
 
 
 @dataclass(frozen=True)
