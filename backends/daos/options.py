@@ -24,6 +24,7 @@ from fsmatrix.results.units import PositiveDuration, PositiveSize
 CHECKSUMS = ("off", "adler32", "crc16", "crc32", "crc64", "sha1", "sha256", "sha512")
 # cluster factor -> the option that it sets
 OPTION_OF = {"object_class": "oclass", "redundancy_level": "rd_lvl"}
+LEAST_CHUNK = 4096  # bytes; libdaos aborts at reads and writes of 65,535 chunks and more
 DOMAINS = {"node": "host", "rank": "rank"}  # redundancy level -> the coordinate failure_domain
 _CLASSES = ("oclass", "dir_oclass", "file_oclass")
 # name of an option -> word of `daos container create`
@@ -63,7 +64,9 @@ class DaosOptions(BackendOptions):
     )
     dir_oclass: str = Field("", description="object class of its directories")
     file_oclass: str = Field("", description="object class of its files")
-    chunk_size: PositiveSize | None = Field(None, description="chunk size of its files")
+    chunk_size: PositiveSize | None = Field(
+        None, ge=LEAST_CHUNK, description="chunk size of its files, 4KiB or more"
+    )
     rd_fac: int | None = Field(
         None, ge=0, le=5, description="redundancy factor: how many failures its data survives"
     )

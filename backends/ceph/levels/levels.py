@@ -87,7 +87,7 @@ class Levels:
     def _prepared_refusal(self, cluster: Cluster, level: Wanted) -> str:
         pool = self.options.prepared(level)
         if pool is None:
-            return f"levels.pools names not just one pool for {_said(level)}"
+            return f"levels.pools must name exactly one pool for {_said(level)}"
         if reason := self.unfit(cluster, pool.pool):
             return reason
         wanted = level.get("storage_nodes")

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 
 from fsmatrix.backends.daos.tools import agent, tool
 from fsmatrix.backends.daos.tools.answers import Container, Listed, Pool, Property, System, Version
-from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.system import tools
 from fsmatrix.results.evidence.values import Json, JsonObject, text
 
@@ -52,8 +52,16 @@ class Client:
         return tool.ask(self._argv(words), self.deadline)
 
     def system_query(self) -> System:
-        """What the agent knows of the system; shows that the agent answers."""
-        return self._read(System, "system", "query")
+        """What the agent knows of its system; BackendError if that is not the one of the options.
+
+        The tool answers for the agent's own system whatever name it is given; libdaos refuses.
+        """
+        system = self._read(System, "system", "query")
+        if self.system not in ("", system.system_name):
+            raise BackendError(
+                f"option system: daos_agent belongs to {system.system_name!r}, not {self.system!r}"
+            )
+        return system
 
     def server_version(self) -> str:
         """Release of the servers; BackendError where the tool is too old to tell it."""

@@ -349,7 +349,7 @@ def test_prepared_pools(bed: CephTestbed, context: ProvisionContext) -> None:
     assert used.agreement() == ""
     assert used.commands({"storage_nodes": 4}, "") == []
     assert "lies on 4 hosts, not on 3" in used.level_refusal({"storage_nodes": 3})
-    assert "names not just one pool" in used.level_refusal({"storage_nodes": 2})
+    assert "must name exactly one pool" in used.level_refusal({"storage_nodes": 2})
     with provided(used, {"storage_nodes": 4}, context) as access:
         assert access.pool == bed.pools["rados"]
         assert access.details["level"]["made"] is False

@@ -64,6 +64,7 @@ def test_check_tells_version_and_system(standin: Standin) -> None:
         {"levels": {"size_per_node": "1GiB"}, "container": "c"},
         {"pool": "p", "system": "a/b"},
         {"pool": "p", "chunk_size": 0},
+        {"pool": "p", "chunk_size": 4095},
         {"pool": "p", "container": "--force"},
         {"pool": "p", "container": "daos://p/c"},
         {"pool": "p\n"},

@@ -46,6 +46,12 @@ def test_system_is_passed_on(standin: Standin) -> None:
     ]
 
 
+def test_the_agent_s_system_is_the_one_of_the_options(standin: Standin) -> None:
+    assert Client("daos_server").system_query().system_name == "daos_server"
+    with pytest.raises(BackendError, match="daos_agent belongs to 'daos_server', not 'other'"):
+        Client("other").system_query()
+
+
 def test_missing_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, context: ProvisionContext
 ) -> None:
