@@ -71,9 +71,7 @@ class Levels:
             if "storage_nodes" not in level:
                 return "levels.pools needs the factor storage_nodes, which chooses the pool"
             wanted = level["storage_nodes"]
-            return (
-                f"levels.pools must name exactly one pool for storage_nodes={wanted}"
-            )
+            return f"levels.pools must name exactly one pool for storage_nodes={wanted}"
         engines, nodes = self.client.pool_query(prepared.pool).total_engines, prepared.storage_nodes
         if engines % nodes:
             return f"pool {prepared.pool} has {engines} engines: it does not lie on {nodes} servers"

@@ -135,7 +135,9 @@ def test_prepared_pools(standin: Standin, context: ProvisionContext) -> None:
     backend.release(access, context)
     assert set(standin.pools) == {"p1", "p2", "p2b"}
     assert standin.dmg_calls == []
-    assert "must name exactly one pool for storage_nodes=3" in backend.level_refusal({"storage_nodes": 3})
+    assert "must name exactly one pool for storage_nodes=3" in backend.level_refusal(
+        {"storage_nodes": 3}
+    )
     assert "needs the factor storage_nodes" in backend.level_refusal({})
     wrong = daos(levels={"pools": [{"pool": "p1", "storage_nodes": 2}]})
     refusal = wrong.level_refusal({"storage_nodes": 2})
