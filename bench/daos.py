@@ -46,7 +46,7 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 
 from daos_rivals import LARGE, SMALL, Container, Data, Names
 
-from fsmatrix.backends.daos import containers
+from fsmatrix.backends.daos import containers, libraries
 from fsmatrix.backends.daos.state import facts, settle
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError
@@ -179,6 +179,7 @@ def main() -> int:
         parser.error("needs a real DAOS: name a pool by --pool or FSMATRIX_DAOS_POOL")
     label = f"fsmatrix-bench-{uuid.uuid4().hex[:8]}"
     try:
+        library = libraries.folder(asked.library)
         free = facts.free(Client().pool_query(asked.pool)).bytes or 0
         made = Client().create(asked.pool, label)
     except BackendError as error:
@@ -186,7 +187,7 @@ def main() -> int:
     try:
         programs = (asked.ior, asked.mdtest, asked.fio)
         most = free // SHARE_OF_FREE
-        where = Container(asked.pool, label, asked.library, *programs, asked.operations, most)
+        where = Container(asked.pool, label, library, *programs, asked.operations, most)
         rows = measure(where, asked.pairs, asked.only)
     finally:
         containers.destroy(Client(), asked.pool, label, made.container_uuid)
