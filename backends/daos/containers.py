@@ -8,7 +8,6 @@ called `<label>.<run>...`: they go with it, whoever made them.  Nothing else in 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -18,12 +17,10 @@ from fsmatrix.backends.daos.tools import tool
 from fsmatrix.backends.daos.tools.answers import Container
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.results.evidence.values import JsonObject
 
 ENTRY = "daos-container"  # kind of journal entry
 POSIX = "POSIX"  # layout of a container that holds files
-_OWN = re.compile(rf"{PREFIX}[A-Za-z0-9:._-]+-[0-9a-f]{{8}}")
 
 
 @dataclass(frozen=True)
@@ -168,7 +165,7 @@ def destroy_of_run(client: Client, pool: str, label: str, run: str = "") -> None
 
     BackendError, with nothing done, if the suite gives no such label.
     """
-    if not _OWN.fullmatch(label):
+    if not tool.is_own(label):
         raise BackendError(f"{label!r} is not one of the suite's containers: nothing was destroyed")
     own = of_run(label, run)
     for each in client.containers(pool):
@@ -182,6 +179,8 @@ def destroy_recorded(facts: JsonObject) -> bool:
     for name in (pool, label, system):
         if name and not tool.is_name(name):
             raise BackendError(f"{name!r} is not a name that DAOS gives: nothing was destroyed")
+    if not tool.is_own(label):
+        raise BackendError(f"{label!r} is not one of the suite's containers: nothing was destroyed")
     client = Client(system, tool.recorded_deadline(facts))
     if facts.get("layout", POSIX) != POSIX:
         destroy_of_run(client, pool, label)

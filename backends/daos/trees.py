@@ -5,19 +5,15 @@ Called `/fsmatrix-<tag>-<target>-<8 random digits>`: the name alone proves whose
 
 from __future__ import annotations
 
-import re
-
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos.bindings.folders import Folders
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.tools import tool
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.results.evidence.values import JsonObject
 
 ENTRY = "daos-tree"  # kind of journal entry
-_NAME = re.compile(rf"{PREFIX}[A-Za-z0-9_-]+-[0-9a-f]{{8}}")
 
 
 def make(place: Place, library: str, context: ProvisionContext) -> str:
@@ -54,7 +50,7 @@ def remove_recorded(facts: JsonObject, library: str = "") -> bool:
     name, system = str(facts["name"]), str(facts["system"])
     pool, container = str(facts["pool"]), str(facts["container"])
     words = [word for word in (pool, container, system) if word]
-    if not _NAME.fullmatch(name) or not all(map(tool.is_name, words)):
+    if not tool.is_own(name) or not all(map(tool.is_name, words)):
         raise BackendError(
             f"{name!r} in {words}: not a record that the suite writes: nothing was destroyed"
         )

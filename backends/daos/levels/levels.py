@@ -19,7 +19,6 @@ from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.daos.tools.dmg import Control
 from fsmatrix.backends.drawing import drawn
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal.owned_dirs import PREFIX
 from fsmatrix.results.evidence.target import Placement
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, positive
 
@@ -183,7 +182,7 @@ def destroy_recorded(facts: JsonObject) -> bool:
     UUID.  Without one (a crash while it was made) the label, which holds random digits, is proof.
     """
     label, control = str(facts["name"]), str(facts["control"])
-    if not tool.is_name(label) or not label.startswith(PREFIX) or not FILE.fullmatch(control):
+    if not tool.is_own(label) or not FILE.fullmatch(control):
         raise BackendError(
             f"{label!r}, {control!r}: not a record that the suite writes: nothing was destroyed"
         )

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from fsmatrix.backends.errors import BackendError, NoAnswer, ToolError
+from fsmatrix.backends.journal.proof import PREFIX
 from fsmatrix.backends.system import tools
 from fsmatrix.results.evidence.values import Json, JsonObject
 
@@ -34,6 +35,8 @@ MEANINGS = {
 }
 # daos_prop.h, daos_label_is_valid; a leading "-" would be an option of the tool
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9:._-]{0,126}$"
+# what ProvisionContext.new_name gives
+_OWN = re.compile(rf"{PREFIX}[A-Za-z0-9_-]+-[0-9a-f]{{8}}")
 _SHOWN = 300  # characters of an answer that is not understood
 _OBJECT = re.compile(r"^\{", re.MULTILINE)
 T = TypeVar("T")
@@ -51,6 +54,11 @@ class Answer:
 def is_name(text: str) -> bool:
     """Whether it may be the label or UUID of a pool or container."""
     return re.fullmatch(NAME[1:-1], text) is not None
+
+
+def is_own(name: str) -> bool:
+    """Whether it may be a name that the suite drew: what it makes on servers has no other."""
+    return _OWN.fullmatch(name) is not None
 
 
 def recorded_deadline(facts: JsonObject) -> float:

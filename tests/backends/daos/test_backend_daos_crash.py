@@ -87,6 +87,7 @@ def test_a_crash_whose_container_became_another_ones(standin: Standin, tmp_path:
         ({"pool": "--force"}, "'--force' is not a name that DAOS gives"),
         ({"system": "a b"}, "'a b' is not a name that DAOS gives"),
         ({"label": "fsmatrix-x/y"}, "'fsmatrix-x/y' is not a name that DAOS gives"),
+        ({"label": "fsmatrix-results"}, "'fsmatrix-results' is not one of the suite's containers"),
         ({"deadline": "soon"}, "'soon' is not a deadline"),
         ({"deadline": 1e999}, "inf is not a deadline"),
     ],
@@ -94,7 +95,7 @@ def test_a_crash_whose_container_became_another_ones(standin: Standin, tmp_path:
 def test_a_forged_entry_is_passed_to_no_tool(
     standin: Standin, facts: dict[str, Any], why: str
 ) -> None:
-    entry = {"pool": "bench", "label": "fsmatrix-a-b-0", "system": ""} | facts
+    entry = {"pool": "bench", "label": "fsmatrix-a-b-00000000", "system": ""} | facts
     with pytest.raises(BackendError, match=re.escape(why)):
         containers.destroy_recorded(entry)
     assert not (standin.folder / "calls.jsonl").exists()

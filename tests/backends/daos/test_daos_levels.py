@@ -242,6 +242,7 @@ def test_killed_right_after_the_pool_was_made(standin: Standin, tmp_path: Path) 
     [
         {"name": "other"},
         {"name": "fsmatrix-a --force"},
+        {"name": "fsmatrix-results"},
         {"control": "relative.yml"},
         {"control": "/a\n"},
         {"deadline": "soon"},
@@ -249,7 +250,7 @@ def test_killed_right_after_the_pool_was_made(standin: Standin, tmp_path: Path) 
 )
 def test_a_forged_entry_is_passed_to_no_tool(standin: Standin, facts: dict[str, Any]) -> None:
     standin.keep_pools(other=[0])
-    entry = {"name": "fsmatrix-a-b-0", "control": "", "deadline": 5.0} | facts
+    entry = {"name": "fsmatrix-a-b-00000000", "control": "", "deadline": 5.0} | facts
     with pytest.raises(BackendError, match="nothing was destroyed"):
         pools.destroy_recorded(entry)
     assert standin.dmg_calls == []
