@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fsmatrix.backends.daos import containers, trees
+from fsmatrix.backends.daos import containers, libraries, trees
 from fsmatrix.backends.daos.levels import levels
 from fsmatrix.backends.daos.mounts import program
 from fsmatrix.backends.journal.identity import carries
@@ -29,7 +29,7 @@ def undo_daos_container(facts: Facts, same_boot: bool) -> str:
 def undo_daos_tree(facts: Facts, same_boot: bool) -> str:
     """Remove our directory `name` from a container that is not ours, if that is the recorded."""
     del same_boot  # it is on the servers
-    gone = trees.remove_recorded(facts)
+    gone = trees.remove_recorded(facts, libraries.folder(""))
     return f"removed /{facts['name']} from container {facts['container']}" if gone else ""
 
 

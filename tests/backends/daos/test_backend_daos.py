@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from fsmatrix.backends import registry
 from fsmatrix.backends.access import DfsAccess, PathAccess
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import trees
+from fsmatrix.backends.daos import libraries, rollback, trees
 from fsmatrix.backends.daos.dfs import DaosDfs
 from fsmatrix.backends.daos.levels.classes import Shape
 from fsmatrix.backends.errors import BackendError, ToolError
@@ -327,6 +327,25 @@ def test_it_goes_after_a_failure_too(
     backend.finish(context)
     assert list(given.iterdir()) == []
     assert context.journal.pending() == []
+
+
+@pytest.mark.needs("compiler")
+def test_after_a_crash_it_goes_by_the_libraries_beside_the_tool(
+    standin: Standin,
+    doubled: Storage,
+    given: Path,
+    context: ProvisionContext,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in the run that made it: the loader need not find them."""
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    monkeypatch.setattr(libraries, "of_loader", lambda _name: iter(()))
+    monkeypatch.setattr(libraries, "beside", lambda _, name: iter([Path(doubled.library, name)]))
+    daos(container="posix1").provision({}, context)
+    (entry,) = context.journal.pending()
+    said = rollback.undo_daos_tree(entry.facts, True)
+    assert said == f"removed /{entry.facts['name']} from container posix1"
+    assert list(given.iterdir()) == []
 
 
 @pytest.mark.parametrize(
