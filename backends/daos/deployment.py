@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from fsmatrix.backends.base import Space
 from fsmatrix.backends.daos.levels.classes import parse_class
 from fsmatrix.backends.daos.options import DOMAINS
 from fsmatrix.results.evidence.deployment import (
@@ -110,6 +111,14 @@ def redundancy_of(oclass: str, factor: str = "") -> str | None:
     if kind.k:
         return f"EC {kind.k}+{kind.m}"
     return NONE if kind.copies == 1 else f"replica {kind.copies}"
+
+
+def for_data(free: Space, oclass: str) -> Space:
+    """How much data of an object class fits into free space; as it is, where that does not tell."""
+    stored = stored_bytes(redundancy_of(oclass) or "")
+    if free.bytes is None or stored is None:
+        return free
+    return Space(int(free.bytes / stored), None, "daos pool query, redundancy deducted")
 
 
 def transport_of(provider: str) -> str | None:

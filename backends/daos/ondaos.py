@@ -210,14 +210,16 @@ class OnDaos(Backend):
         return deployment.of_container(described, str(oclass), options.chunk_size)
 
     def space(self, access: Access | None = None) -> Space:
-        """Free bytes of the pool, which others may fill too."""
-        pool = str(access.details["pool"]) if access else self._chosen.pool
+        """Free bytes of the pool, which others may fill too, for data of the options' class."""
+        options = self._chosen
+        pool = str(access.details["pool"]) if access else options.pool
         if not pool:
             return Space(None, None, "unknown: each level has its own pool")
         try:
-            return daos_facts.free(self._chosen.client.pool_query(pool))
+            free = daos_facts.free(options.client.pool_query(pool))
         except BackendError as error:
             return Space(None, None, f"unknown: {error}")
+        return deployment.for_data(free, options.file_oclass or options.oclass)
 
     # -- node leaders ------------------------------------------------------------------
     @classmethod

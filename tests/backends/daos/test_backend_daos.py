@@ -163,6 +163,31 @@ def test_missing_pool(standin: Standin, context: ProvisionContext) -> None:
     assert backend.space().bytes is None
 
 
+@pytest.mark.parametrize(
+    ("classes", "bytes_stored"),
+    [
+        ({}, 1.0),
+        ({"oclass": "RP_2G1"}, 2.0),
+        ({"oclass": "RP_2G1", "file_oclass": "S1"}, 1.0),
+        ({"file_oclass": "EC_2P1GX"}, 1.5),
+        ({"oclass": "RP_XSF"}, 1.0),  # as many copies as the pool has domains
+    ],
+)
+def test_space_is_for_data_without_its_redundancy(
+    standin: Standin, classes: dict[str, str], bytes_stored: float
+) -> None:
+    space = daos(**classes).space()
+    assert space.bytes == int(3324566816 / bytes_stored)
+    assert ("not deducted" in space.source) == (classes in ({}, {"oclass": "RP_XSF"}))
+
+
+def test_another_system_than_the_agents(standin: Standin) -> None:
+    """The tool takes any name, and answers for the agent's; libdfs fails with DER_INVAL later."""
+    assert daos(system="daos_server").refusal() == ""
+    reason = daos(system="prod").refusal()
+    assert reason == "option system: daos_agent belongs to 'daos_server', not 'prod'"
+
+
 def test_missing_container(standin: Standin, context: ProvisionContext) -> None:
     backend = daos()
     access = backend.provision({}, context)
