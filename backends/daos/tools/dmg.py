@@ -28,6 +28,8 @@ FAULTS = {
     606: "there is no such rank, or it has not joined",
     609: "a pool of that label exists",
 }
+# it asks no agent, and gives -1025 for whatever its text says
+_MEANINGS = {status: told for status, told in tool.MEANINGS.items() if status != tool.MISC}
 _FAULT = re.compile(r"\bcode = (\d+)")
 T = TypeVar("T")
 
@@ -68,7 +70,7 @@ class Control:
 
     def ask(self, *words: str) -> Any:
         """The response to `dmg words...`; errors as of `tool.ask`."""
-        return tool.ask(self._argv(words), self.deadline)
+        return tool.ask(self._argv(words), self.deadline, _MEANINGS)
 
     def _argv(self, words: tuple[str, ...]) -> list[str]:
         if tools.find(TOOL) is None:
@@ -78,7 +80,7 @@ class Control:
 
     def _read(self, kind: type[T], *words: str) -> T:
         try:
-            return tool.read(kind, self._argv(words), self.deadline)
+            return tool.read(kind, self._argv(words), self.deadline, _MEANINGS)
         except tool.DaosError as error:
             if meaning := FAULTS.get(fault_of(error)):
                 raise tool.DaosError(f"{error}: {meaning}", error.status) from error

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from fsmatrix.backends.system import tools
 from fsmatrix.results.evidence.values import Json, JsonObject
 
 DEADLINE = 60.0  # seconds for each call: engines that poll on the client's cores make it slow
-EXIST, NONEXIST, BUSY = -1004, -1005, -1012  # DER_EXIST, DER_NONEXIST, DER_BUSY
+EXIST, NONEXIST, BUSY, MISC = -1004, -1005, -1012, -1025  # DER_EXIST, DER_NONEXIST...
 # what the user can do about a status; the tool's own text says the rest
 MEANINGS = {
     -1001: "this user has no right to that: see the access lists of pool and container",
@@ -30,7 +30,7 @@ MEANINGS = {
     -1005: "this system has no object of that name or UUID",
     -1007: "no space is left",
     -1011: "the servers did not answer in time",
-    -1025: "daos_agent may have died, or nothing of that name is there",
+    MISC: "daos_agent may have died, or nothing of that name is there",
     -2034: "no daos_agent answers on this node",
 }
 # daos_prop.h, daos_label_is_valid; a leading "-" would be an option of the tool
@@ -77,8 +77,8 @@ class DaosError(ToolError):
         self.status = status
 
 
-def ask(argv: Sequence[str], deadline: float) -> Any:
-    """The response to `argv`, which asks for JSON.
+def ask(argv: Sequence[str], deadline: float, meanings: Mapping[int, str] = MEANINGS) -> Any:
+    """The response to `argv`, which asks for JSON; `meanings` of a status go into its error.
 
     DaosError with the tool's own reason; ToolError if the tool is missing or gives no answer
     that can be read; NoAnswer if it does not end within `deadline` seconds.
@@ -99,14 +99,16 @@ def ask(argv: Sequence[str], deadline: float) -> Any:
     status = answer.status
     if answer.error is not None or status != 0 or ran.returncode != 0:
         reason = answer.error or ran.complaint[:_SHOWN]
-        meaning = f" ({MEANINGS[status]})" if status in MEANINGS else ""
+        meaning = f" ({meanings[status]})" if status in meanings else ""
         raise DaosError(f"{called} failed: {reason}{meaning}", status)
     return answer.response
 
 
-def read(kind: type[T], argv: Sequence[str], deadline: float) -> T:
+def read(
+    kind: type[T], argv: Sequence[str], deadline: float, meanings: Mapping[int, str] = MEANINGS
+) -> T:
     """As `ask`, with the response as `kind`; ToolError that names the place if it is not one."""
-    response = ask(argv, deadline)
+    response = ask(argv, deadline, meanings)
     try:
         return TypeAdapter(kind).validate_python(response)
     except ValidationError as error:

@@ -169,6 +169,7 @@ def test_faults_are_in_the_text_only(standin: Standin, number: int) -> None:
     with pytest.raises(ToolError) as raised:
         dmg.Control().members()
     assert dmg.FAULTS[number] in str(raised.value)
+    assert "daos_agent" not in str(raised.value)  # which dmg does not ask
 
 
 def test_a_pool_that_came_late(standin: Standin, context: ProvisionContext) -> None:
