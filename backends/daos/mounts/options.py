@@ -47,7 +47,7 @@ class DaosDfuseOptions(DaosOptions):
     thread_count: int | None = Field(None, ge=2, le=1024, description="threads of each dfuse")
     eq_count: int | None = Field(None, ge=1, le=64, description="event queues of each dfuse")
     interception: Preload = Field(
-        "none", description="library loaded into programs: none, ioil, pil4dfs"
+        "none", description="library loaded into programs and the player: none, ioil, pil4dfs"
     )
     interception_library: str = Field(
         "", description="its absolute path, if it is not where the loader looks"
