@@ -104,7 +104,10 @@ class NodeSide(ABC):
 
     @classmethod
     def environment(cls, access: Access) -> dict[str, str]:
-        """What programs that work on it get into their environment.  Pure."""
+        """What programs that work on it get into their environment.  Pure.
+
+        If it is not empty, the player (in C only) works in processes of its own that have it.
+        """
         del access
         return {}
 
