@@ -184,6 +184,8 @@ def _read(handle: int, offset: int, buffer: memoryview) -> tuple[int, int]:
     done = 0
     while True:
         try:
+            if not buffer:  # preadv says nothing of a directory then, pread does
+                return len(os.pread(handle, 0, offset)), 0
             count = os.preadv(handle, (buffer[done:] if done else buffer,), offset + done)
         except OSError as error:
             short = error.errno == EINVAL and done > 0  # direct, and the end not aligned

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.backends.player import content, player
@@ -18,6 +18,7 @@ from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import NativePlayer, PlayerOptions, open_player
 from fsmatrix.backends.player.python.player import PythonPlayer
 from fsmatrix.backends.player.result import PlayerResult
+from tests.backends.playing import op
 
 pytestmark = pytest.mark.needs("c player")
 
@@ -119,8 +120,13 @@ def test_twins_agree(stream: list[list[Any]], stop: bool, metadata: bool, tsc: b
     assert played(native, stream, **more) == played(twin, stream, **more)
 
 
+# nothing is read from a directory
+EMPTY_READ = [op(Kind.MKDIR, 1), op(Kind.OPEN, 1, flags=Flag.READ_ONLY), op(Kind.READ, 1)]
+
+
 @settings(max_examples=100, deadline=None)
 @given(stream=chunks)
+@example(stream=[EMPTY_READ])
 def test_twins_agree_without_openat2(stream: list[list[Any]]) -> None:
     more = {"stop_on_error": False, "count_metadata": True}
     assert played(native, stream, openat2=False, **more) == played(twin, stream, **more)
