@@ -8,18 +8,11 @@ OUT ?= demo-out
 # More words for the demo's `fsmatrix run`, for example RUN="--set repetitions=2".
 RUN ?=
 API ?= api-reference
-# Tests that measure nothing run side by side; those of the real parts one after the other.
-ARITHMETIC := tests/analysis tests/results tests/traces tests/house tests/cli \
-  tests/suite/campaign tests/suite/importing tests/suite/plan
-# Jobs of a batch system mostly wait, and so does what installs a bare Debian: side by side, each
-# module with a Slurm or a Debian of its own.
-WAITING := tests/slurm tests/situations
-
 # SHUFFLE=1 draws the order of the tests (pytest-randomly prints the seed): what depends on it shows.
 ORDER := $(if $(filter 1,$(SHUFFLE)),,-p no:randomly)
 
 .NOTPARALLEL:
-.PHONY: demo test lint bench docs chaos clean demo-packages test-packages
+.PHONY: demo test check lint bench docs chaos clean demo-packages test-packages
 
 # SYSTEM=0 leaves the machine's packages as they are.
 demo: $(if $(filter 0,$(SYSTEM)),,demo-packages) $(VENV)/demo-ready
@@ -29,9 +22,11 @@ demo: $(if $(filter 0,$(SYSTEM)),,demo-packages) $(VENV)/demo-ready
 
 # SYSTEM=1 installs what the tests use (root, Debian or Ubuntu).
 test: $(if $(filter 1,$(SYSTEM)),test-packages,) $(VENV)/test-ready lint
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -P -m pytest $(ORDER) -n auto --dist loadscope $(ARITHMETIC)
-	$(BIN)/python -P -m pytest $(ORDER) -n 4 --dist loadscope $(WAITING)
-	$(BIN)/python -P -m pytest $(ORDER) tests/backends tests/suite $(addprefix --ignore=,$(ARITHMETIC))
+	$(BIN)/python -m tests.whole $(ORDER)
+
+# What needs no real part: a few minutes, any user.
+check: $(VENV)/test-ready lint
+	$(BIN)/python -m tests.whole --check $(ORDER)
 
 lint: $(VENV)/test-ready
 	$(BIN)/ruff check .

@@ -21,15 +21,34 @@ NOT_TO_BE_HAD = "not in any registry"
 
 # Markers that ask for rights: what of tests/asking.py each means.
 RIGHTS = {"root": "mounts", "loop": "loops", "setuid": "others"}
+# Helpers that start campaigns, sessions or batch systems: a test of a module that has one measures.
+MEASURING = {
+    "tests.suite.running",
+    "tests.suite.sessions",
+    "tests.slurm.lab",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that ask for what is not here are skipped, visibly."""
+    """Tests that ask for what is not here are skipped, visibly; long modules come first."""
     for item in items:
         asked = [what for marker, what in RIGHTS.items() if item.get_closest_marker(marker)]
         asked += [what for marker in item.iter_markers("needs") for what in marker.args]
         if reason := asking.first_refusal(*asked):
             item.add_marker(pytest.mark.skip(reason=reason))
+        if asked or _measures(item):
+            item.add_marker("real")
+    turns: dict[Path, int] = {}
+    for item in items:
+        turn = 0 if item.get_closest_marker("long") else 2 - bool(item.get_closest_marker("real"))
+        turns[item.path] = min(turn, turns.get(item.path, turn))
+    items.sort(key=lambda item: turns[item.path])
+
+
+def _measures(item: pytest.Item) -> bool:
+    """Whether the test's module starts campaigns, sessions or a batch system."""
+    named = vars(getattr(item, "module", None) or object).values()
+    return any(getattr(each, "__module__", "") in MEASURING for each in named)
 
 
 def _skipped(reporter: pytest.TerminalReporter) -> dict[str, int]:

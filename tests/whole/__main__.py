@@ -1,0 +1,111 @@
+"""All tests with the real parts: `make test`.  Or without them: `make check`.
+
+    python -m tests.whole [--check] [words for pytest]
+
+What killed runs of this user left is removed first.  Then the tests run side by side, then those
+marked `quiet` alone, each part in a folder and a TMPDIR of this run's own.  At the end: a table of
+the minutes, and what the tests left on the machine, which is nothing or a failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+from tests.whole import leftovers, table
+from tests.whole.place import TESTS, Place, dead_places, others
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKER_MEMORY = 2 << 30  # bytes: a worker and the Ceph that it may bring up
+WORKERS_PER_CPU = 3  # most of them wait for a storage system or a batch system
+NO_TESTS = 5  # pytest's exit status
+INTERRUPTED = 130
+
+
+def main() -> int:
+    """The exit status: 0 if every test passed and nothing is left."""
+    asked, words = _arguments()
+    for dead in dead_places():
+        _say([f"a run of these tests was killed: {dead.folder}", *dead.clear()])
+    before = leftovers.Machine.now()
+    stop = Stop()
+    with Place.make() as place:
+        started, statuses = time.monotonic(), []
+        for number, part in enumerate(_parts(asked.check, asked.jobs)):
+            if not stop.asked:
+                statuses.append(_pytest(place, number, [*part, *words], stop))
+        _say([table.table(table.by_module(place.reports()), time.monotonic() - started)])
+        left = place.left()
+        alone = others() == [place.folder]
+        _say(place.clear() if stop.asked else [])
+    left += leftovers.Machine.now().new_since(before) if alone else []
+    _say([f"left behind: {line}" for line in left] or ["the tests left nothing on this machine"])
+    failed = [status for status in statuses if status not in (0, NO_TESTS)]
+    return INTERRUPTED if stop.asked else (failed[0] if failed else int(bool(left)))
+
+
+class Stop:
+    """Ctrl-C and SIGTERM: the tests end, and what they leave is removed all the same."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.running: subprocess.Popen[bytes] | None = None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._ask)
+
+    def _ask(self, _number: int, _frame: FrameType | None) -> None:
+        self.asked = True
+        if self.running is not None:
+            self.running.send_signal(signal.SIGINT)
+
+
+def _arguments() -> tuple[argparse.Namespace, list[str]]:
+    parser = argparse.ArgumentParser(prog="python -m tests.whole", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only what needs no real part")
+    parser.add_argument("--jobs", type=int, default=_workers(), help="how many tests side by side")
+    return parser.parse_known_args()
+
+
+def _workers() -> int:
+    """As many as keep the CPUs busy and fit into the memory that is free."""
+    fit = psutil.virtual_memory().available // WORKER_MEMORY
+    return max(1, min(WORKERS_PER_CPU * len(os.sched_getaffinity(0)), int(fit)))
+
+
+def _parts(check: bool, jobs: int) -> list[list[str]]:
+    """Words for pytest: of the tests side by side, and of those that run alone."""
+    beside = ["-n", str(jobs), "--dist", "loadscope", "--no-loadscope-reorder"]
+    if check:
+        return [[*beside, "-m", "not real"]]
+    return [[*beside, "-m", "not quiet"], ["-m", "quiet"]]
+
+
+def _pytest(place: Place, number: int, words: Sequence[str], stop: Stop) -> int:
+    """One part of the tests; its exit status."""
+    argv = [sys.executable, "-P", "-m", "pytest", f"--basetemp={place.folder / TESTS}{number}"]
+    argv += [f"--junitxml={place.report(number)}", *words]
+    # numpy's threads on top of the tests' processes would only take turns
+    variables = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **place.environment}
+    stop.running = subprocess.Popen(argv, cwd=ROOT, env=variables, start_new_session=True)
+    try:
+        return stop.running.wait()
+    finally:
+        stop.running = None
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+"""The folder of one run of all tests, and what of it may be left when it was killed.
+
+Everything that the tests make lies below it: it is their TMPDIR and the base of their `tmp_path`s.
+Their processes carry its name in their environment.  It is locked (flock) as long as its run
+lives: one that can be locked is of a run that was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import tree
+from fsmatrix.backends.journal.journal import undo_pending
+from fsmatrix.backends.system.mounts import mounts
+from fsmatrix.backends.testbed.ceph import testbed as ceph
+from fsmatrix.backends.testbed.daos import testbed as daos
+from fsmatrix.results.process import Process
+from fsmatrix.slurm.testbed import testbed as slurm
+from fsmatrix.suite.session.client import orphaned_sessions
+from tests.whole.leftovers import loop_devices
+
+TOKEN = "FSMATRIX_TESTS"  # environment variable: the folder of the run that a process is of
+PREFIX = "fsmatrix-t-"  # short: paths of sockets are below it, and these have 107 bytes
+TESTS, TEMPORARY = "t", "tmp"  # folders below: of pytest, and TMPDIR
+MEMORY = Path("/dev/shm")
+GRACE = 20.0  # seconds that processes which end get until they are gone
+BEDS: Mapping[str | None, Callable[[Path], list[str]]] = {
+    bed.kind.tag: bed.down for bed in (ceph.CephTestbed, daos.DaosTestbed, slurm.SlurmTestbed)
+}
+_NAME = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
+
+
+class Place:
+    """A run's folder; use it as a context manager, and the folder is gone at its end."""
+
+    def __init__(self, folder: Path, lock: int) -> None:
+        self.folder, self._lock = folder, lock
+
+    @classmethod
+    def make(cls) -> Place:
+        """A new one.  Others may pass through it (some tests become another user)."""
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+        lock = _locked(folder)
+        if lock is None:
+            raise OSError(f"{folder}: cannot be locked")
+        for name in (TESTS, TEMPORARY):
+            (folder / name).mkdir(mode=0o711)
+        folder.chmod(0o711)
+        return cls(folder, lock)
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What every process of the run carries."""
+        return {TOKEN: str(self.folder), "TMPDIR": str(self.folder / TEMPORARY)}
+
+    def reports(self) -> list[Path]:
+        """Those that were written."""
+        return sorted(self.folder.glob("part*.xml"))
+
+    def report(self, number: int) -> Path:
+        """Where pytest writes what came of a part's tests."""
+        return self.folder / f"part{number}.xml"
+
+    def left(self) -> list[str]:
+        """What is still there although no test runs: a sentence for each thing."""
+        lines = [f"process {pid}: {_words(pid)}" for pid in self._processes()]
+        lines += [f"mount {point}" for point in self._mounts()]
+        lines += [f"loop device {device} of {file}" for device, file in self._loops().items()]
+        lines += [f"test bed {folder}" for folder, _ in self._beds()]
+        temporary = self.folder / TEMPORARY
+        return lines + [f"in TMPDIR: {name}" for name in sorted(os.listdir(temporary))]
+
+    def clear(self) -> list[str]:
+        """Remove all that is there; a sentence for each thing that was not just a file."""
+        lines = [f"ended process {pid}: {_words(pid)}" for pid in self._processes()]
+        self._end_processes()
+        for folder, down in self._beds():
+            lines += _tried(down, folder)
+        for folder in self._found("journal"):
+            lines += _tried(orphaned_sessions.end_leftovers, folder)
+            lines += _tried(undo_pending, folder)
+        for point in self._mounts():
+            subprocess.run(["umount", "--lazy", point], check=False)
+            lines.append(f"unmounted {point}")
+        for device, file in self._loops().items():
+            subprocess.run(["losetup", "--detach", device], check=False)
+            lines.append(f"detached {device} from {file}")
+        for name in os.listdir(self.folder / TEMPORARY):  # a session has two of one name
+            if name.startswith(orphaned_sessions.SCRATCH) and (MEMORY / name).is_dir():
+                shutil.rmtree(MEMORY / name, ignore_errors=True)
+        self._remove()
+        return lines
+
+    def _remove(self) -> None:
+        """The folder itself; nothing is mounted in it any more, or it stays."""
+        if not self._mounts():
+            # some tests close folders to themselves
+            subprocess.run(["chmod", "-R", "u+rwX", self.folder], check=False)
+            shutil.rmtree(self.folder)
+        os.close(self._lock)
+
+    def _processes(self) -> list[int]:
+        """Pids of the run, of this user."""
+        mark = f"{TOKEN}={self.folder}".encode()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+        return sorted(set(found) - {os.getpid()})
+
+    def _end_processes(self) -> None:
+        deadline = time.monotonic() + GRACE
+        while (pids := self._processes()) and time.monotonic() < deadline:
+            for process in filter(None, map(Process.of, pids)):
+                with process.held() as handle, contextlib.suppress(ProcessLookupError):
+                    if handle is not None:
+                        signal.pidfd_send_signal(handle, signal.SIGKILL)
+            time.sleep(0.1)
+
+    def _mounts(self) -> list[str]:
+        """Points below the folder, the innermost first."""
+        inside = f"{self.folder}/"
+        return [mount.point for mount in reversed(mounts()) if mount.point.startswith(inside)]
+
+    def _loops(self) -> dict[str, str]:
+        inside = f"{self.folder}/"
+        return {device: file for device, file in loop_devices().items() if file.startswith(inside)}
+
+    def _beds(self) -> Iterator[tuple[Path, Callable[[Path], list[str]]]]:
+        for marker in self._found(tree.MARKER):
+            with contextlib.suppress(OSError, BackendError):
+                if (tag := tree.read_marker(marker.parent)) in BEDS:
+                    yield marker.parent, BEDS[tag]
+
+    def _found(self, name: str) -> list[Path]:
+        """Files and folders of that name; what is mounted (and may hang) is not entered."""
+        points, found = set(self._mounts()), []
+        for folder, inside, files in os.walk(self.folder):
+            inside[:] = [entry for entry in inside if f"{folder}/{entry}" not in points]
+            found += [Path(folder, name)] * (name in inside or name in files)
+        return found
+
+
+def dead_places() -> list[Place]:
+    """Of runs of this user that were killed, in this TMPDIR."""
+    return [Place(path, lock) for path in _places() if (lock := _locked(path)) is not None]
+
+
+def others() -> list[Path]:
+    """Folders of runs of this user that are alive, this one's too."""
+    alive = []
+    for path in _places():
+        if (lock := _locked(path)) is None:
+            alive.append(path)
+        else:
+            os.close(lock)
+    return alive
+
+
+def _places() -> list[Path]:
+    """Folders of runs of this user, in the order of their names."""
+    found = []
+    for path in Path(tempfile.gettempdir()).resolve().glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if _NAME.fullmatch(path.name) and path.lstat().st_uid == os.geteuid():
+                found.append(path)
+    return sorted(found)
+
+
+def _locked(folder: Path) -> int | None:
+    """A descriptor with the lock of a folder of this user; None if another process has it."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if os.fstat(handle).st_uid == os.geteuid():
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+    except OSError:
+        pass  # its run lives
+    os.close(handle)
+    return None
+
+
+def _tried(undo: Callable[[Path], list[str]], folder: Path) -> list[str]:
+    try:
+        return undo(folder)
+    except (BackendError, OSError) as error:
+        return [f"{folder}: {error}"]
+
+
+def _words(pid: int) -> str:
+    """What a process was started with, in a line."""
+    try:
+        text = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+    except OSError:
+        return "(it just ended)"
+    return text.decode(errors="replace")[:120].strip()
