@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 # Calls that remove, overwrite, unmount or end something.
 DESTROY = re.compile(
     r"\b(?:rmtree|remove_tree|unlink|rmdir|removedirs|f?truncate"
-    r"|kill|killpg|terminate|send_signal|umount2?|sweep)\("
+    r"|kill|killpg|terminate|send_signal|sweep|end_leftovers|undo\w*"
+    r"|umount2?|unmount|mkfs|destroy|remove_run)\("
 )
 
 
