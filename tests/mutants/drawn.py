@@ -1,0 +1,120 @@
+"""Which mutants a seed draws, and which modules are never changed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.mutants.places import Mutant, of_file
+
+FOLDERS = ("analysis", "results", "suite", "backends", "slurm")
+
+
+class LeftOut(NamedTuple):
+    """Modules that are not changed."""
+
+    prefixes: tuple[str, ...]  # of their paths
+    why: str
+
+
+LEFT_OUT = LeftOut(
+    (
+        "backends/allowed.py",
+        "backends/ceph/bindings/",
+        "backends/ceph/cephfs_",
+        "backends/ceph/levelled.py",
+        "backends/ceph/levels/levels",
+        "backends/ceph/libcephfs.py",
+        "backends/ceph/mounts/",
+        "backends/ceph/oncephfs.py",
+        "backends/ceph/places/",
+        "backends/ceph/rados.py",
+        "backends/ceph/rollback.py",
+        "backends/daos/bindings/",
+        "backends/daos/containers.py",
+        "backends/daos/dfs.py",
+        "backends/daos/dfuse.py",
+        "backends/daos/levels/levels.py",
+        "backends/daos/mounts/",
+        "backends/daos/objects.py",
+        "backends/daos/ondaos.py",
+        "backends/daos/rollback.py",
+        "backends/daos/tools/dmg.py",
+        "backends/daos/trees.py",
+        "backends/journal/",
+        "backends/local/btrfs.py",
+        "backends/local/devices/",
+        "backends/local/directory.py",
+        "backends/local/ext",
+        "backends/local/f2fs.py",
+        "backends/local/images.py",
+        "backends/local/local.py",
+        "backends/local/loop.py",
+        "backends/local/mounts/",
+        "backends/local/nilfs2.py",
+        "backends/local/tmpfs.py",
+        "backends/local/xfs.py",
+        "backends/node_side.py",
+        "backends/player/python/posix.py",
+        "backends/system/cgroups/",
+        "backends/system/devices.py",
+        "backends/system/libc.py",
+        "backends/system/loopdev.py",
+        "backends/system/mounts.py",
+        "backends/system/removal.py",
+        "backends/system/signature.py",
+        "backends/system/tools.py",
+        "backends/system/users.py",
+        "backends/system/workfolder.py",
+        "backends/testbed/",
+        "results/files/asides.py",
+        "results/files/hdf5/fault_tolerant_file.py",
+        "results/files/lock.py",
+        "results/files/safefile.py",
+        "results/files/store.py",
+        "results/files/trust",
+        "results/process.py",
+        "results/sharing/bundle.py",
+        "slurm/submission/submission.py",
+        "slurm/testbed/",
+        "suite/campaign/site.py",
+        "suite/oltp/__main__.py",
+        "suite/oltp/loading.py",
+        "suite/oltp/server.py",
+        "suite/oltp/sqlite/users.py",
+        "suite/run/conductor.py",
+        "suite/run/environment.py",
+        "suite/run/execute.py",
+        "suite/run/runner.py",
+        "suite/session/client/",
+        "suite/session/orphaned_processes.py",
+        "suite/session/players/apart.py",
+        "suite/session/programs.py",
+        "suite/session/stopping.py",
+        "suite/workloads/streams/io500.py",
+    ),
+    "they decide what is removed, overwritten, formatted, unmounted or killed, which tests do as"
+    " root: a mutant of theirs could harm the machine",
+)
+
+
+def draw(root: Path, count: int, seed: int) -> list[Mutant]:
+    """So many mutants, in equal parts of FOLDERS; in each every place is as probable.
+
+    More of the same seed begin with the same ones in each folder.
+    """
+    drawn = []
+    for number, folder in enumerate(FOLDERS):
+        rng = random.Random(f"{seed} {folder}")
+        every = [place for path in modules(root, folder) for place in of_file(root, path)]
+        rng.shuffle(every)
+        part = every[: (count + len(FOLDERS) - 1 - number) // len(FOLDERS)]
+        drawn += [Mutant(place, rng.choice(place.news)) for place in part]
+    return drawn
+
+
+def modules(root: Path, folder: str) -> list[str]:
+    """Paths of the modules that may be changed."""
+    every = (path.relative_to(root).as_posix() for path in (root / folder).rglob("*.py"))
+    return sorted(path for path in every if not path.startswith(LEFT_OUT.prefixes))
