@@ -34,7 +34,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--of", default="HEAD", help="revision whose code is drawn from")
     parser.add_argument("--against", help="revision that has the mutants and the tests, if another")
     parser.add_argument("--only", default="", help="mutants of these numbers: 3,17")
-    parser.add_argument("--jobs", type=int, default=2, help="tests at once, where they may be")
+    parser.add_argument("--jobs", type=int, default=2, help="tests at once")
     parser.add_argument("--whole", action="store_true", help="survivors: all of the top folder too")
     parser.add_argument("--minutes", type=float, default=15.0, help="that a mutant may take")
     parser.add_argument("--out", type=Path, help="JSON; what it holds already is not run again")

@@ -23,11 +23,6 @@ from tests.mutants.places import Mutant
 
 NATIVE = ("setup.py", "backends/player/native")  # of what the extension is made
 EXTENSION = "fsmatrix.backends.player._player"
-# As in the Makefile: tests that measure nothing, others run one after the other.
-SIDE_BY_SIDE = (
-    *("tests/analysis", "tests/results", "tests/slurm"),
-    *("tests/suite/campaign", "tests/suite/importing", "tests/suite/plan"),
-)
 GRACE = 60.0  # seconds in which interrupted tests end what they started
 NO_TESTS = 5  # pytest's exit status
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
@@ -37,7 +32,7 @@ _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 class Limits:
     """How a mutant is tried."""
 
-    jobs: int = 2  # tests at once, where they may be
+    jobs: int = 2  # tests at once
     whole: bool = False  # all tests of the top folder, if those of its own let it live
     seconds: float = 900.0  # for all of it
 
@@ -226,7 +221,7 @@ def run(copy: Copy, words: Sequence[str], jobs: int, seconds: float) -> Ended:
     """pytest until the first failure; it is interrupted after so many seconds."""
     argv = [str(copy.python), "-P", "-m", "pytest", "-x", "-q"]
     argv += ["-p", "no:randomly", "-p", "no:cacheprovider"]
-    if jobs > 1 and all(word.startswith((*SIDE_BY_SIDE, "--")) for word in words):
+    if jobs > 1:
         argv += ["-n", str(jobs), "--dist", "loadscope"]
     path = os.environ["PATH"].replace(sys.prefix, str(copy.python.parents[1]))
     env = {**os.environ, "PATH": path, "OPENBLAS_NUM_THREADS": "1"}
