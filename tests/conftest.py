@@ -19,8 +19,30 @@ settings.load_profile("fsmatrix")
 NOT_TO_BE_HAD = "not in any registry"
 
 
+TESTS = Path(__file__).parent
 # Markers that ask for rights: what of tests/asking.py each means.
 RIGHTS = {"root": "mounts", "loop": "loops", "setuid": "others"}
+# Modules of minutes, as the table of `make test` shows them: they begin first, in this order.
+LONG = (
+    "situations/test_demo_debian13.py",
+    "situations/test_demo_here.py",
+    "backends/local/test_guest.py",
+    "suite/run/test_campaign_faults.py",
+    "situations/test_demo_debian12.py",
+    "suite/run/test_campaign_ceph_faults.py",
+    "suite/run/test_tutorial.py",
+    "suite/test_other_packages.py",
+    "suite/run/test_campaign_files.py",
+    "suite/run/test_campaign_devices.py",
+    "backends/player/test_player_cephfs_nonblocking.py",
+    "suite/workloads/test_workload_rntuple.py",
+    "suite/session/test_orphaned_processes.py",
+    "suite/run/test_campaign_engines.py",
+    "suite/run/test_campaign_bare.py",
+    "slurm/test_submit_faults.py",
+    "slurm/test_submit.py",
+    "backends/ceph/test_ceph_levels.py",
+)
 # Helpers that start campaigns, sessions or batch systems: a test of a module that has one measures.
 MEASURING = {
     "tests.suite.running",
@@ -38,11 +60,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
         if asked or _measures(item):
             item.add_marker("real")
-    turns: dict[Path, int] = {}
+    turns = {TESTS / name: turn for turn, name in enumerate(LONG)}
     for item in items:
-        turn = 0 if item.get_closest_marker("long") else 2 - bool(item.get_closest_marker("real"))
-        turns[item.path] = min(turn, turns.get(item.path, turn))
-    items.sort(key=lambda item: turns[item.path])
+        if item.get_closest_marker("real"):
+            turns.setdefault(item.path, len(LONG))
+    items.sort(key=lambda item: turns.get(item.path, len(LONG) + 1))
 
 
 def _measures(item: pytest.Item) -> bool:

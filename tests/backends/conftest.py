@@ -24,7 +24,7 @@ from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
 from tests import asking
-from tests.backends import daos_agent_double, daos_places
+from tests.backends import daos_agent_double, daos_places, playing
 from tests.backends.ceph_places import DRIVER_NAMES, Place
 from tests.backends.daos_standin import TESTS, Standin
 from tests.backends.playing import IMPLEMENTATIONS, Open, chunk, op
@@ -80,20 +80,27 @@ def made_place(bed: CephTestbed) -> Iterator[Callable[[str], Place]]:
     top.close()
 
 
+@pytest.fixture
+def root_for(made_place: Callable[[str], Place]) -> Iterator[Callable[[str], Place]]:
+    """Makes empty roots for one test; players that it forgot are closed."""
+    yield made_place
+    playing.close_forgotten()
+
+
 @pytest.fixture(params=DRIVER_NAMES)
-def place(request: pytest.FixtureRequest, made_place: Callable[[str], Place]) -> Place:
+def place(request: pytest.FixtureRequest, root_for: Callable[[str], Place]) -> Place:
     """An empty root on the bed, for each driver."""
-    return made_place(request.param)
+    return root_for(request.param)
 
 
 @pytest.fixture
-def rados(made_place: Callable[[str], Place]) -> Place:
-    return made_place("rados")
+def rados(root_for: Callable[[str], Place]) -> Place:
+    return root_for("rados")
 
 
 @pytest.fixture
-def cephfs(made_place: Callable[[str], Place]) -> Place:
-    return made_place("cephfs")
+def cephfs(root_for: Callable[[str], Place]) -> Place:
+    return root_for("cephfs")
 
 
 # -- without a cluster -------------------------------------------------------------------------

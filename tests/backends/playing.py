@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, get_args
@@ -15,6 +16,7 @@ from fsmatrix.backends.player.result import PlayerResult
 IMPLEMENTATIONS = [name for name in get_args(Implementation) if name != "auto"]
 Open = Callable[..., Player]
 SEED = 7
+_opened: weakref.WeakSet[Player] = weakref.WeakSet()  # by places
 
 
 def op(kind: Kind, file: int = 0, offset: int = 0, size: int = 0, **more: int) -> tuple[Any, ...]:
@@ -49,7 +51,9 @@ class PlayerPlace(ABC):
         """A player of this process."""
         given: dict[str, Any] = {"slots": 8, "max_op_bytes": 1 << 20, "seed": SEED}
         given |= {"stop_on_error": False} | more
-        return open_player(self.driver, root or self.root(), PlayerOptions(**given), "c")
+        player = open_player(self.driver, root or self.root(), PlayerOptions(**given), "c")
+        _opened.add(player)
+        return player
 
     def played(self, *ops: tuple[Any, ...], names: tuple[bytes, ...] = (), **more: Any) -> Any:
         """The result of a player that plays this and is closed."""
@@ -74,6 +78,12 @@ class PlayerPlace(ABC):
         back = (op(Kind.READ, 0, at, size, flags=Flag.VERIFY) for at, size in pieces)
         result = self.played(op(Kind.OPEN), *back, names=(b"f",), depth=depth)
         assert (result.errors, result.bytes) == (0, 100 * 50_001)
+
+
+def close_forgotten() -> None:
+    """Close the players of a test that failed while its storage is there: later they would wait."""
+    for player in list(_opened):
+        player.close()
 
 
 # -- what must be the same on every storage system ---------------------------------------------

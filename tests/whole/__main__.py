@@ -84,6 +84,10 @@ def _workers() -> int:
 def _parts(check: bool, jobs: int) -> list[list[str]]:
     """Words for pytest: of the tests side by side, and of those that run alone."""
     beside = ["-n", str(jobs), "--dist", "loadscope", "--no-loadscope-reorder"]
+    beside += [
+        "--max-worker-restart",
+        "0",
+    ]  # a new worker in place of a killed one may wait for ever
     if check:
         return [[*beside, "-m", "not real"]]
     return [[*beside, "-m", "not quiet"], ["-m", "quiet"]]

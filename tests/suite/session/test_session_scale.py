@@ -105,6 +105,7 @@ def test_ranks_that_the_launcher_packed_are_no_number(tmp_path: Path) -> None:
         assert fits.status == "ok", fits.error
 
 
+@pytest.mark.quiet  # and nothing else gets on beside it
 @pytest.mark.needs("emulated nodes")
 @pytest.mark.timeout(900)  # 128 processes on two CPUs start slowly
 def test_a_session_of_128_ranks_on_4_nodes(tmp_path: Path) -> None:
