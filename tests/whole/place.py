@@ -65,6 +65,10 @@ class Place:
     def __exit__(self, *_: object) -> None:
         self.clear()
 
+    def unlock(self) -> None:
+        """From now on it is as that of a run that was killed."""
+        os.close(self._lock)
+
     @property
     def environment(self) -> dict[str, str]:
         """What every process of the run carries."""
@@ -114,7 +118,7 @@ class Place:
             # some tests close folders to themselves
             subprocess.run(["chmod", "-R", "u+rwX", self.folder], check=False)
             shutil.rmtree(self.folder)
-        os.close(self._lock)
+        self.unlock()
 
     def _processes(self) -> list[int]:
         """Pids of the run, of this user."""

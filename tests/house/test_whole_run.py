@@ -1,0 +1,198 @@
+"""tests.whole: what an interrupted or killed run of all tests leaves is ended; the table."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fsmatrix.results.process import start_of
+from fsmatrix.slurm.testbed.testbed import SlurmTestbedOptions, up
+from tests.conftest import LONG, TESTS
+from tests.waiting import until
+from tests.whole import leftovers, place, table
+from tests.whole.place import Place, dead_places, others
+
+ROOT = Path(__file__).parents[2]
+# A test that starts a process which outlives it, tells its pid, and does not end.
+ENDLESS = """
+import os, pathlib, subprocess, time
+
+def test_endless():
+    sleep = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    pathlib.Path(os.environ["TOLD"]).write_text(f"{sleep.pid} {os.getpid()} {os.environ['TMPDIR']}")
+    time.sleep(1000)
+"""
+REPORT = """<testsuites><testsuite>
+<testcase classname="tests.suite.run.test_a" time="60.0"/>
+<testcase classname="tests.suite.run.test_a" time="30.0"><skipped type="pytest.skip"/></testcase>
+<testcase classname="tests.suite.run.test_b" time="6.0"><failure message="x"/></testcase>
+<testcase classname="tests.cli.test_c" time="12.0"><error message="x"/></testcase>
+</testsuite></testsuites>"""
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A TMPDIR of the test's own, whose processes are of no other run."""
+    folder = tmp_path / "s"
+    folder.mkdir()
+    monkeypatch.setattr(place.tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    for dead in dead_places():
+        dead.clear()
+
+
+def abandoned(live: Place) -> Path:
+    """A run's folder whose run was killed: nobody has its lock."""
+    live.unlock()
+    return live.folder
+
+
+def test_what_a_killed_run_left_is_ended_and_removed(shelf: Path) -> None:
+    live = Place.make()
+    closed = live.folder / "t" / "closed"
+    closed.mkdir()
+    closed.chmod(0)
+    sleeper = subprocess.Popen(["sleep", "1000"], env={**os.environ, **live.environment})
+    folder = abandoned(live)
+    (dead,) = dead_places()
+    assert dead.left() == [f"process {sleeper.pid}: sleep 1000"]
+    assert dead.clear() == [f"ended process {sleeper.pid}: sleep 1000"]
+    assert sleeper.wait() == -signal.SIGKILL
+    assert not folder.exists()
+
+
+def test_a_run_that_lives_and_a_foreign_folder_are_left_alone(shelf: Path) -> None:
+    with Place.make() as live:
+        for name in (f"{place.PREFIX}short", f"{place.PREFIX}abcdefg!", "other-abcdefgh"):
+            (shelf / name).mkdir()
+        (shelf / f"{place.PREFIX}abcdefgh").symlink_to(live.folder)
+        assert dead_places() == []
+        assert others() == [live.folder]
+        assert live.left() == []
+    assert len(list(shelf.iterdir())) == 4
+
+
+@pytest.mark.loop
+@pytest.mark.needs("ext4")
+def test_mounts_and_loop_devices_of_a_killed_run_go(shelf: Path) -> None:
+    live = Place.make()
+    image, point = live.folder / "image", live.folder / "t" / "point"
+    with image.open("wb") as file:
+        file.truncate(16 << 20)
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    point.mkdir()
+    subprocess.run(["mount", "-o", "loop", str(image), str(point)], check=True)
+    folder = abandoned(live)
+    (dead,) = dead_places()
+    assert any(line == f"mount {point}" for line in dead.left())
+    assert f"unmounted {point}" in dead.clear()
+    assert not folder.exists()
+    until(lambda: str(image) not in leftovers.loop_devices().values())
+
+
+@pytest.mark.root
+@pytest.mark.needs("slurm")
+def test_a_test_bed_of_a_killed_run_is_taken_down(shelf: Path) -> None:
+    live = Place.make()
+    bed = up(SlurmTestbedOptions(nodes=2), live.folder / "t" / "bed")
+    pids = [bed.pid(role) for role in ("slurmctld", "node1", "node2")]
+    folder = abandoned(live)
+    (dead,) = dead_places()
+    assert any(line.startswith("test bed ") for line in dead.left())
+    assert dead.clear()
+    until(lambda: not any(map(start_of, pids)))
+    assert not folder.exists()
+
+
+# -- the command ---------------------------------------------------------------------------------
+def whole(shelf: Path, told: Path) -> subprocess.Popen[str]:
+    """A run of one endless test by two workers."""
+    test = shelf.parent / "toy" / "test_endless.py"
+    test.parent.mkdir(exist_ok=True)
+    test.write_text(ENDLESS)
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.whole", "--jobs", "2", "-p", "no:randomly", str(test)],
+        cwd=ROOT,
+        env={**os.environ, "TOLD": str(told), "TMPDIR": str(shelf)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def what_runs(told: Path) -> tuple[int, int]:
+    """Pids of the process that outlives its test, and of the test's worker."""
+    until(lambda: told.exists() and len(told.read_text().split()) == 3)
+    sleeper, worker, folder = told.read_text().split()
+    assert Path(folder).is_dir()
+    told.unlink()
+    return int(sleeper), int(worker)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_leaves_nothing(shelf: Path, tmp_path: Path, number: int) -> None:
+    run = whole(shelf, tmp_path / "told")
+    sleeper, _ = what_runs(tmp_path / "told")
+    run.send_signal(number)
+    text, _ = run.communicate(timeout=120)
+    assert run.returncode == 130, text
+    assert f"ended process {sleeper}: sleep 1000" in text
+    assert not start_of(sleeper)
+    assert list(shelf.iterdir()) == []
+
+
+def test_a_run_whose_worker_is_killed_ends_and_leaves_nothing(shelf: Path, tmp_path: Path) -> None:
+    run = whole(shelf, tmp_path / "told")
+    sleeper, worker = what_runs(tmp_path / "told")
+    os.kill(worker, signal.SIGKILL)
+    text, _ = run.communicate(timeout=120)
+    assert run.returncode not in (0, 130), text
+    assert f"left behind: process {sleeper}: sleep 1000" in text
+    assert not start_of(sleeper)
+    assert list(shelf.iterdir()) == []
+
+
+def test_the_next_run_removes_what_a_killed_one_left(shelf: Path, tmp_path: Path) -> None:
+    killed = whole(shelf, tmp_path / "told")
+    sleeper, worker = what_runs(tmp_path / "told")
+    killed.kill()
+    killed.communicate()
+    assert start_of(sleeper)
+    run = whole(shelf, tmp_path / "told")
+    what_runs(tmp_path / "told")
+    assert not start_of(sleeper)
+    assert not start_of(worker)
+    run.send_signal(signal.SIGINT)
+    text, _ = run.communicate(timeout=120)
+    assert "a run of these tests was killed: " in text
+    assert f"ended process {sleeper}: sleep 1000" in text
+    assert list(shelf.iterdir()) == []
+
+
+# -- the table -----------------------------------------------------------------------------------
+def test_the_table_adds_up(tmp_path: Path) -> None:
+    report = tmp_path / "part0.xml"
+    report.write_text(REPORT)
+    modules = table.by_module([report, report])
+    lines = [line.split() for line in table.table(modules, 90.0).splitlines()]
+    assert ["cli", "2", "0", "2", "0", "0.4"] in lines
+    assert ["suite", "6", "2", "2", "2", "3.2"] in lines
+    assert ["all", "8", "2", "4", "2", "3.6"] in lines
+    slowest = lines[lines.index(["slowest", "modules", "minutes"]) + 1 :]
+    assert slowest[:3] == [
+        ["suite.run.test_a", "3.0"],
+        ["cli.test_c", "0.4"],
+        ["suite.run.test_b", "0.2"],
+    ]
+    assert lines[-1] == ["side", "by", "side", "in", "1.5", "minutes"]
+
+
+def test_modules_that_begin_first_are_there() -> None:
+    assert [name for name in LONG if not (TESTS / name).is_file()] == []
