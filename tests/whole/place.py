@@ -42,7 +42,7 @@ _NAME = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
 
 
 class Place:
-    """A run's folder; use it as a context manager, and the folder is gone at its end."""
+    """A run's folder."""
 
     def __init__(self, folder: Path, lock: int) -> None:
         self.folder, self._lock = folder, lock
@@ -58,12 +58,6 @@ class Place:
             (folder / name).mkdir(mode=0o711)
         folder.chmod(0o711)
         return cls(folder, lock)
-
-    def __enter__(self) -> Place:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.clear()
 
     def unlock(self) -> None:
         """From now on it is as that of a run that was killed."""
