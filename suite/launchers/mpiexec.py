@@ -53,6 +53,8 @@ class Mpiexec(Launcher):
         # nor each other's memory (cma)
         apart = {"UCX_POSIX_USE_PROC_LINK": "n", "UCX_TLS": "^cma"}
         shared = apart if self.emulated else {}
+        if self.memory and (self.emulated or not self.hosts):  # all ranks are on this machine
+            shared = shared | {"UCX_POSIX_DIR": self.memory}  # without links its files stay there
         return {"MPI4PY_MPIABI": library.MPICH} | chosen | shared | under_slurm()
 
     def prepare(self) -> None:

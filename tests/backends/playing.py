@@ -16,7 +16,7 @@ from fsmatrix.backends.player.result import PlayerResult
 IMPLEMENTATIONS = [name for name in get_args(Implementation) if name != "auto"]
 Open = Callable[..., Player]
 SEED = 7
-_opened: weakref.WeakSet[Player] = weakref.WeakSet()  # by places
+OPENED: weakref.WeakSet[Player] = weakref.WeakSet()  # by places
 
 
 def op(kind: Kind, file: int = 0, offset: int = 0, size: int = 0, **more: int) -> tuple[Any, ...]:
@@ -52,7 +52,7 @@ class PlayerPlace(ABC):
         given: dict[str, Any] = {"slots": 8, "max_op_bytes": 1 << 20, "seed": SEED}
         given |= {"stop_on_error": False} | more
         player = open_player(self.driver, root or self.root(), PlayerOptions(**given), "c")
-        _opened.add(player)
+        OPENED.add(player)
         return player
 
     def played(self, *ops: tuple[Any, ...], names: tuple[bytes, ...] = (), **more: Any) -> Any:
@@ -78,12 +78,6 @@ class PlayerPlace(ABC):
         back = (op(Kind.READ, 0, at, size, flags=Flag.VERIFY) for at, size in pieces)
         result = self.played(op(Kind.OPEN), *back, names=(b"f",), depth=depth)
         assert (result.errors, result.bytes) == (0, 100 * 50_001)
-
-
-def close_forgotten() -> None:
-    """Close the players of a test that failed while its storage is there: later they would wait."""
-    for player in list(_opened):
-        player.close()
 
 
 # -- what must be the same on every storage system ---------------------------------------------

@@ -39,7 +39,7 @@ def main() -> int:
     before, place, stop = leftovers.Machine.now(), Place.make(), Stop()
     started, statuses, left = time.monotonic(), [], []
     try:
-        _warm_up()
+        _warm_up(place)
         for number, part in enumerate(_parts(asked.check, asked.jobs)):
             if not stop.asked:
                 statuses.append(_pytest(place, number, [*part, *words], stop))
@@ -100,24 +100,35 @@ def _pytest(place: Place, number: int, words: Sequence[str], stop: Stop) -> int:
     """One part of the tests; its exit status."""
     argv = [sys.executable, "-P", "-m", "pytest", f"--basetemp={place.folder / TESTS}{number}"]
     argv += [f"--junitxml={place.report(number)}", *words]
-    # numpy's threads on top of the tests' processes would only take turns
-    variables = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **place.environment}
-    stop.running = subprocess.Popen(argv, cwd=ROOT, env=variables, start_new_session=True)
+    stop.running = subprocess.Popen(argv, cwd=ROOT, env=_environment(place), start_new_session=True)
     try:
         return stop.running.wait()
     finally:
         stop.running = None
 
 
-def _warm_up() -> None:
+def _environment(place: Place) -> dict[str, str]:
+    """Of the tests."""
+    variables = {**os.environ, **place.environment}
+    variables["OPENBLAS_NUM_THREADS"] = "1"  # more would only take turns with other tests
+    if variables.pop("PYTHONDONTWRITEBYTECODE", ""):  # each of thousands of programs would compile
+        variables["PYTHONPYCACHEPREFIX"] = str(place.folder / "bytecode")
+    return variables
+
+
+def _warm_up(place: Place) -> None:
     """In a fresh checkout pytest rewrites each module: here once, and not once in every worker."""
-    if any(ROOT.glob("tests/house/__pycache__/*pytest*.pyc")):
+    variables = _environment(place)
+    cached = ROOT.glob("tests/house/__pycache__/*pytest*.pyc")
+    if "PYTHONPYCACHEPREFIX" not in variables and any(cached):
         return
     modules = sorted(map(str, ROOT.glob("tests/**/test_*.py")))
     parts = len(os.sched_getaffinity(0))
     words = [sys.executable, "-P", "-m", "pytest", "--collect-only", "-q", "-p", "no:randomly"]
     started = [
-        subprocess.Popen([*words, *modules[part::parts]], cwd=ROOT, stdout=subprocess.DEVNULL)
+        subprocess.Popen(
+            [*words, *modules[part::parts]], cwd=ROOT, env=variables, stdout=subprocess.DEVNULL
+        )
         for part in range(parts)
     ]
     for each in started:

@@ -43,7 +43,7 @@ def table(modules: dict[str, Tally], seconds: float) -> str:
     """The table as text; `seconds` is how long the whole took, with what ran side by side."""
     folders: dict[str, Tally] = defaultdict(Tally)
     for module, tally in sorted(modules.items()):
-        for sum_ in (folders[module.split(".")[1]], folders["all"]):
+        for sum_ in (folders[module.removeprefix("tests.").partition(".")[0]], folders["all"]):
             sum_.passed += tally.passed
             sum_.failed += tally.failed
             sum_.skipped += tally.skipped

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
-import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -241,21 +243,36 @@ def test_full_device_fails_the_run_by_name(tmp_path: Path, disks: list[Path]) ->
     )
     running = Running(campaign, "-o", tmp_path / "out")
     running.until("finished")
-    filler = disks[1] / "filler"
-    running.process.send_signal(signal.SIGSTOP)  # it must not end before the device is full
-    try:
-        with pytest.raises(OSError, match="No space"):
-            filler.write_bytes(bytes(64 * MIB))
-    finally:
-        running.process.send_signal(signal.SIGCONT)
-    assert running.end() == 1, running.errors
-    filler.unlink()
+    with filled(disks[1] / "filler"):
+        assert running.end() == 1, running.errors
     found = reasons(running)
     assert found
     for reason in found:
         assert "ENOSPC" in reason
         assert str(disks[1]) in reason
         assert str(disks[0]) not in reason
+
+
+@contextmanager
+def filled(filler: Path) -> Iterator[None]:
+    """Its file system is full meanwhile, also when a run's files have just been removed."""
+    over = threading.Event()
+
+    def fill() -> None:
+        with filler.open("wb", buffering=0) as file:
+            while not over.wait(0.001):
+                with contextlib.suppress(OSError):
+                    while file.write(bytes(MIB)):
+                        pass
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        filler.unlink()
 
 
 @limited
