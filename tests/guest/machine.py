@@ -112,6 +112,8 @@ class Guest:
             shared = share or place / "share"
             shared.mkdir(exist_ok=True)
             variables = {"PATH": PATH, "HOME": "/root", "TMPDIR": "/run/tmp", "LC_ALL": "C"}
+            if (bytecode := os.environ.get("PYTHONPYCACHEPREFIX")) is not None:
+                variables["PYTHONPYCACHEPREFIX"] = bytecode  # compiling takes long here
             (shared / "job").write_text(_job(argv, variables | dict(environment or {}), folder))
             files = [_disk(place / f"disk{number}", size) for number, size in enumerate(disks)]
             command = [*before, *self._command(place, shared, files, network)]

@@ -225,7 +225,8 @@ def run(copy: Copy, words: Sequence[str], jobs: int, seconds: float) -> Ended:
         argv += ["-n", str(jobs), "--dist", "loadscope"]
     path = os.environ["PATH"].replace(sys.prefix, str(copy.python.parents[1]))
     env = {**os.environ, "PATH": path, "OPENBLAS_NUM_THREADS": "1"}
-    env.pop("PYTHONPATH", None)
+    for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE"):
+        env.pop(name, None)
     with tempfile.TemporaryFile("w+", errors="replace") as output:  # daemons may hold it open
         process = subprocess.Popen(
             [*argv, *words],
