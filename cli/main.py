@@ -88,25 +88,8 @@ def _interruptible() -> Iterator[None]:
 
 def _status(app: Callable[[], None]) -> int | str | None:
     """The exit status of a command that printed all it had to say, or said why not."""
-    from fsmatrix.backends.errors import BackendError
     from fsmatrix.cli import completion
-    from fsmatrix.results.files.errors import ResultError
-    from fsmatrix.results.registry import BrokenEntry, UnknownName
-    from fsmatrix.slurm.scheduler import SchedulerError
-    from fsmatrix.suite.campaign.problems import CampaignError
-    from fsmatrix.suite.engines.base import EngineError
-    from fsmatrix.suite.launchers.base import LauncherError
 
-    refused = (
-        CampaignError,
-        ResultError,
-        LauncherError,
-        BackendError,
-        EngineError,
-        SchedulerError,
-        UnknownName,
-        BrokenEntry,
-    )
     try:
         with _interruptible():
             try:
@@ -119,7 +102,7 @@ def _status(app: Callable[[], None]) -> int | str | None:
                 return end.code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except refused as error:
+    except _refused() as error:
         return _refusal(str(error))
     except BrokenPipeError:
         _discard_output()
@@ -131,6 +114,28 @@ def _status(app: Callable[[], None]) -> int | str | None:
             _discard_output()
         return _refusal(f"{error.filename}: {error.strerror}")
     return None
+
+
+def _refused() -> tuple[type[Exception], ...]:
+    """What says that the input is bad; imported when something was raised."""
+    from fsmatrix.backends.errors import BackendError
+    from fsmatrix.results.files.errors import ResultError
+    from fsmatrix.results.registry import BrokenEntry, UnknownName
+    from fsmatrix.slurm.scheduler import SchedulerError
+    from fsmatrix.suite.campaign.problems import CampaignError
+    from fsmatrix.suite.engines.base import EngineError
+    from fsmatrix.suite.launchers.base import LauncherError
+
+    return (
+        CampaignError,
+        ResultError,
+        LauncherError,
+        BackendError,
+        EngineError,
+        SchedulerError,
+        UnknownName,
+        BrokenEntry,
+    )
 
 
 def _discard_output() -> None:

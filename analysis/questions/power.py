@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 import xarray as xr
-from scipy import stats
 
 from fsmatrix.analysis.comparison.compare import comparisons
 from fsmatrix.analysis.comparison.options import TOLERANCE
@@ -142,12 +142,12 @@ def _fewest(chance: Callable[[int], float], asked: float, share: float) -> int |
     The chance of a test whose statistic is nearly normal is that of c sqrt(blocks) - z: steps along
     that curve (`share`: two-sided, of one test) until a number is enough and one below is not.
     """
-    z, wanted = float(stats.norm.isf(share / 2)), float(stats.norm.ppf(asked))
+    z, wanted = float(-scipy.special.ndtri(share / 2)), float(scipy.special.ndtri(asked))
     low, high, blocks = SMALLEST - 1, MOST + 1, 2 * SMALLEST
     while high - low > max(1, low // 20):
         got = chance(blocks)
         low, high = (low, blocks) if got >= asked else (blocks, high)
-        reached = float(stats.norm.ppf(np.clip(got, 0.01, 0.99)))
+        reached = float(scipy.special.ndtri(np.clip(got, 0.01, 0.99)))
         step = blocks * ((z + wanted) / max(z + reached, 0.5)) ** 2
         blocks = int(np.clip(round(min(step, 2 * MOST)), low + 1, max(high - 1, low + 1)))
     return high if high <= MOST else None

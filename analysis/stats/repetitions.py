@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from fsmatrix.analysis.stats.estimates import medians
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
@@ -50,7 +50,7 @@ def _weights(n: int, level: float) -> Floats:
     ends = []
     for size in sizes(level):
         k, weight, _ = medians.position(size, level)
-        outer, inner = (stats.beta.cdf(edges, i, size + 1 - i) for i in (k, k + 1))
+        outer, inner = (scipy.special.betainc(i, size + 1 - i, edges) for i in (k, k + 1))
         ends.append((1 - weight) * outer + weight * inner)
     return np.diff(np.array(ends), axis=1).T
 
@@ -155,7 +155,7 @@ def for_typical(differences: Floats, target: float, share: float, seed: int = 0)
     random = np.random.default_rng(seed)
     drawn = differences[random.integers(0, have, (SAMPLES, have))]
     tried = np.arange(least, MOST + 1)
-    factor = stats.t.isf(share / 2, tried - 1) / np.sqrt(tried)
+    factor = -scipy.special.stdtrit(tried - 1, share / 2) / np.sqrt(tried)
     spread = np.array([differences.std(ddof=1), *drawn.std(axis=1, ddof=1)])
     first = _first(factor * spread[:, np.newaxis], tried.tolist(), target)
     low, high = np.quantile(first[1:], [(1 - RANGE) / 2, (1 + RANGE) / 2], method="nearest")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.results import histogram
@@ -35,10 +35,10 @@ def _heavy(random: np.random.Generator, size: tuple[int, ...]) -> Floats:
 
 def _bimodal(share: float) -> Shape:
     def cdf(x: float) -> float:
-        below = (1 - share) * stats.norm.cdf(x) + share * stats.norm.cdf(x - GAP)
+        below = (1 - share) * scipy.special.ndtr(x) + share * scipy.special.ndtr(x - GAP)
         return float(below - 0.5)
 
-    centre = optimize.brentq(cdf, -5, GAP + 5)
+    centre = scipy.optimize.brentq(cdf, -5, GAP + 5)
 
     def draw(random: np.random.Generator, size: tuple[int, ...]) -> Floats:
         modes = GAP * (random.random(size) < share)

@@ -17,7 +17,6 @@ from fsmatrix.cli import common, completion, terminal
 from fsmatrix.cli.common import print_json
 from fsmatrix.cli.questions import analyse, options
 from fsmatrix.suite.campaign.problems import Origin, refuse
-from fsmatrix.suite.plan.as_json import plan_json
 
 if TYPE_CHECKING:
     from fsmatrix.analysis.questions.power import Power
@@ -83,6 +82,7 @@ def plan(
 
     Example: fsmatrix plan quickstart --detect 10% --cv 5%
     """
+    from fsmatrix.suite.plan.as_json import plan_json
     from fsmatrix.suite.plan.plan import build_plan
 
     size, spread = _asked(detect, cv, pilot)

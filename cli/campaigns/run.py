@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 
 from fsmatrix.cli import common, terminal
-from fsmatrix.cli.progress import Mode, listener
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -70,6 +69,7 @@ def run(
 
     Example: fsmatrix run quickstart -o out;  fsmatrix run -o out --resume
     """
+    from fsmatrix.cli.progress import Mode, listener
     from fsmatrix.slurm.here import here
     from fsmatrix.suite.run.execute import Options, execute
     from fsmatrix.suite.run.forecast import Forecast

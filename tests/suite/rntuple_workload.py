@@ -77,7 +77,7 @@ def campaign(
 def run(file: Path, *words: str) -> tuple[int, list[RunRecord], str]:
     """Status of the campaign's run, its records, and what it said."""
     out = file.parent / "out"
-    done = fsmatrix("run", file, "-o", out, "--quiet", "--no-report", *words)
+    done = fsmatrix("run", file, "-o", out, "--quiet", *words)
     if not (out / "store.json").exists():
         return done.returncode, [], done.stdout + done.stderr
     store = Store.open(out)

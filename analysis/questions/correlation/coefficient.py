@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.data.study import Values
@@ -51,8 +51,8 @@ class Correlation:
         low, high = math.atanh(self.pearson_low), math.atanh(self.pearson_high)
         centre, reach = (low + high) / 2, (high - low) / 2
         freedom = self.attachments - 1
-        error = reach / float(stats.t.ppf((1 + LEVEL) / 2, freedom))
-        widths = error * np.asarray(stats.t.ppf(1 - _GRID / 2, freedom))
+        error = reach / float(scipy.special.stdtrit(freedom, (1 + LEVEL) / 2))
+        widths = error * np.asarray(scipy.special.stdtrit(freedom, 1 - _GRID / 2))
         return Curve(centre, _GRID, centre - widths, centre + widths)
 
 
@@ -78,7 +78,7 @@ def correlated(
     nan = float("nan")
     pearson, spearman, low, high = nan, nan, nan, nan
     if not absent:
-        pearson, spearman = _pearson(x, y), float(stats.spearmanr(x, y).statistic)
+        pearson, spearman = _pearson(x, y), float(scipy.stats.spearmanr(x, y).statistic)
         low, high = _jackknifed(x, y, owner, names.size)
     return Correlation(
         key,
@@ -113,5 +113,5 @@ def _jackknifed(
     if not np.all(np.isfinite(left)):
         return math.nan, math.nan
     error = math.sqrt((number - 1) / number * float(np.square(left - left.mean()).sum()))
-    reach = float(stats.t.ppf((1 + LEVEL) / 2, number - 1)) * error
+    reach = float(scipy.special.stdtrit(number - 1, (1 + LEVEL) / 2)) * error
     return math.tanh(z - reach), math.tanh(z + reach)

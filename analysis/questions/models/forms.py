@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import nnls
+import scipy
 
 from fsmatrix.analysis.stats.estimates.medians import Floats
 
@@ -61,7 +61,7 @@ def _fixed_cost(c: Floats, y: Floats, moves: Moves) -> FittedCurve | None:
     time = _time(c, y, moves)
     scale = float(c.max())
     design = np.stack([np.ones_like(c), c / scale], axis=1)
-    (t0, slope), _ = nnls(design / time[:, None], np.ones_like(c))
+    (t0, slope), _ = scipy.optimize.nnls(design / time[:, None], np.ones_like(c))
 
     def at(x: Floats) -> tuple[Floats, Floats]:
         seconds = t0 + slope * x / scale

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.data.study import Values
@@ -124,7 +124,8 @@ class Model:
         common = common * math.sqrt(self._inverse_size)
         tail = (1 + level) / 2
         half = np.hypot(
-            stats.t.ppf(tail, self.freedom) * own, stats.t.ppf(tail, self.spread_freedom) * common
+            scipy.special.stdtrit(self.freedom, tail) * own,
+            scipy.special.stdtrit(self.spread_freedom, tail) * common,
         )
         ends = [self._of_one_process(self.curve.named(end)) for end in (theta - half, theta + half)]
         return {name: (min(a, ends[1][name]), max(a, ends[1][name])) for name, a in ends[0].items()}
@@ -147,9 +148,13 @@ class Model:
         design = self.curve.at(self.chunks)[1]
         inverse = np.linalg.pinv(design.T @ design)
         leverage = np.einsum("ij,jk,ik->i", rows, inverse, rows)
-        half = stats.t.ppf((1 + level) / 2, self.freedom) * self.misfit * np.sqrt(1 + leverage)
+        half = (
+            scipy.special.stdtrit(self.freedom, (1 + level) / 2)
+            * self.misfit
+            * np.sqrt(1 + leverage)
+        )
         if self.spread_freedom == 0:
             return value, np.full_like(value, math.nan)
         own = self.spread * math.sqrt(1 / attachments + self._inverse_size)
-        half = np.hypot(half, stats.t.ppf((1 + level) / 2, self.spread_freedom) * own)
+        half = np.hypot(half, scipy.special.stdtrit(self.spread_freedom, (1 + level) / 2) * own)
         return value, np.exp(np.minimum(half, MOST_LOG))

@@ -24,8 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import stats
-from scipy.optimize import nnls
+import scipy
 
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
 
@@ -153,7 +152,11 @@ def fit(nodes: Floats, values: Sequence[Floats], seed: int = 0) -> Laws | str:
     residuals = np.concatenate([of_level - of_level.mean() for of_level in logs])
     freedom = total - nodes.size
     tail = (1 + LEVEL) / 2
-    residuals *= math.sqrt(total / freedom) * stats.t.ppf(tail, freedom) / stats.norm.ppf(tail)
+    residuals *= (
+        math.sqrt(total / freedom)
+        * scipy.special.stdtrit(freedom, tail)
+        / scipy.special.ndtri(tail)
+    )
     rng = np.random.default_rng(seed)
     drawn = np.stack(
         [
@@ -186,7 +189,7 @@ def _solve(nodes: Floats, logs: Floats, terms: int) -> Floats:
     """(lambda, sigma, kappa, peak) from the logs of throughput at each level."""
     cost = nodes / np.exp(logs - logs[0])
     columns = np.stack([np.ones_like(nodes), nodes, nodes * (nodes - 1)], axis=1)[:, :terms]
-    part, _ = nnls(columns / cost[:, None], np.ones_like(nodes))
+    part, _ = scipy.optimize.nnls(columns / cost[:, None], np.ones_like(nodes))
     alone = part[0] + part[1]  # 1 / lambda
     if alone <= 0:
         return np.array([math.inf, 0.0, 0.0, math.inf])

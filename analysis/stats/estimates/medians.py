@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
+import scipy
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -73,7 +73,7 @@ class Median:
 
 def outside(n: int) -> Floats:
     """Chance that the median lies outside [x_(k), x_(n+1-k)], for k = 1 to (n + 1) // 2: [k]."""
-    return np.asarray(2 * stats.binom.cdf(np.arange((n + 1) // 2), n, 0.5))
+    return np.asarray(2 * scipy.special.bdtr(np.arange((n + 1) // 2), n, 0.5))
 
 
 @functools.cache

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from fsmatrix.analysis.stats.estimates.medians import LEVEL
 from fsmatrix.results import histogram
@@ -28,7 +28,7 @@ def within(counts: npt.NDArray[np.int64], q: float, level: float = LEVEL) -> tup
         return math.nan, math.nan
     total = int(counts.sum())
     tail = (1 - level) / 2
-    first = max(int(stats.binom.ppf(tail, total, q)), 1)
-    last = min(int(stats.binom.ppf(1 - tail, total, q)) + 1, total)
+    first = max(int(scipy.stats.binom.ppf(tail, total, q)), 1)
+    last = min(int(scipy.stats.binom.ppf(1 - tail, total, q)) + 1, total)
     low, high = np.searchsorted(np.cumsum(counts), [first, last])
     return float(histogram.lower_edges()[low]) / 1e9, float(histogram.upper_edges()[high]) / 1e9

@@ -12,9 +12,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
-from statsmodels.stats.diagnostic import acorr_ljungbox
-from statsmodels.tsa.stattools import acf
+import scipy
 
 from fsmatrix.analysis.stats.estimates import dip
 from fsmatrix.analysis.stats.estimates.medians import Floats
@@ -25,6 +23,7 @@ FEWEST_DEPENDENT = 20  # values for Ljung and Box: below, its chi-squared does n
 FEWEST_WITHIN = 5  # runs in an attachment: of fewer, residuals no longer show modes
 WARM_UP_P = 0.01
 SURE = 0.01
+MAD_TO_SD = 1 / scipy.special.ndtri(0.75)  # of normal values
 ROUNDING = 1e-24  # variance of logs: what equal values leave
 
 
@@ -130,14 +129,14 @@ def robust_cv(values: Floats) -> float:
     """1.4826 times the median absolute deviation, over the median (sigma for normal values)."""
     if values.size < 2:
         return math.nan
-    return float(stats.median_abs_deviation(values, scale="normal") / np.median(values))
+    return float(MAD_TO_SD * np.median(np.abs(values - np.median(values))) / np.median(values))
 
 
 def equal_spread(parts: Sequence[Floats]) -> float:
     """p that all parts (logs) spread alike (Brown and Forsythe 1974); NaN if none varies."""
     if max(np.ptp(part) for part in parts) ** 2 <= ROUNDING:
         return math.nan
-    return above_zero(float(stats.levene(*parts, center="median").pvalue))
+    return above_zero(float(scipy.stats.levene(*parts, center="median").pvalue))
 
 
 def above_zero(p: float) -> float:
@@ -166,7 +165,7 @@ def components(parts: list[Floats]) -> tuple[float, float, float, float]:
         return between, 0.0, math.nan if same else 1.0, 1.0 if same else above_zero(0.0)
     size = (n - (sizes @ sizes) / n) / (k - 1)
     variance = max(float((outer - inner) / size), 0.0)
-    p = above_zero(float(stats.f.sf(outer / inner, k - 1, n - k)))
+    p = above_zero(float(scipy.special.fdtrc(k - 1, n - k, outer / inner)))
     return math.sqrt(variance), math.sqrt(inner), variance / (variance + inner), p
 
 
@@ -175,7 +174,7 @@ def drift(levels: Floats) -> Drift:
     tau, p = trend(levels)
     if math.isnan(p):
         return Drift(tau, p, math.nan)
-    slope = float(stats.theilslopes(levels, np.arange(levels.size)).slope)
+    slope = float(scipy.stats.theilslopes(levels, np.arange(levels.size)).slope)
     return Drift(tau, p, math.expm1(slope))
 
 
@@ -183,7 +182,7 @@ def trend(levels: Floats) -> tuple[float, float]:
     """(Kendall's tau, p) of a trend over the order (Mann and Kendall); exact for few values."""
     if levels.size < FEWEST_SERIES or np.ptp(levels) ** 2 < ROUNDING:
         return math.nan, math.nan
-    tau = stats.kendalltau(np.arange(levels.size), levels)
+    tau = scipy.stats.kendalltau(np.arange(levels.size), levels)
     return float(tau.statistic), float(tau.pvalue)
 
 
@@ -192,6 +191,9 @@ def dependence(levels: Floats) -> tuple[float, float]:
     n = levels.size
     if n < FEWEST_DEPENDENT or np.ptp(levels) ** 2 < ROUNDING:
         return math.nan, math.nan
+    from statsmodels.stats.diagnostic import acorr_ljungbox  # takes as long as a small report
+    from statsmodels.tsa.stattools import acf
+
     lag = float(acf(levels, nlags=1, fft=False)[1])
     return lag, float(acorr_ljungbox(levels, lags=[min(n // 5, 10)])["lb_pvalue"].iloc[0])
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from fsmatrix.analysis.stats.estimates.medians import Floats
 
@@ -181,5 +181,5 @@ def _line(
         return None
     explained = max(rss_base - rss_with, 0.0)
     f = explained / df / (rss / df_error)
-    p = max(float(stats.f.sf(f, df, df_error)), np.finfo(float).tiny)
+    p = max(float(scipy.special.fdtrc(df, df_error, f)), np.finfo(float).tiny)
     return AnovaRow(term, df, df_error, f, p, explained / (explained + rss))

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.stats.estimates.variability import ROUNDING, above_zero, equal_spread
@@ -268,4 +268,4 @@ def _state(table: anova.AnovaTable, stratum: Stratum, factors: Mapping[str, Labe
         if min(part.size for part in parts) >= 3:
             spreads.append(equal_spread(parts))
     equal = min(1.0, min(spreads) * len(spreads)) if spreads else float("nan")
-    return Residuals(stratum, left.size, above_zero(stats.shapiro(sample).pvalue), equal)
+    return Residuals(stratum, left.size, above_zero(scipy.stats.shapiro(sample).pvalue), equal)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, stats
+import scipy
 
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
 from fsmatrix.analysis.stats.testing.signflips import moderate
@@ -98,7 +98,8 @@ def _cells(d: Floats, level: float) -> list[Pooled]:
     own = v * (1 - b * (cells - 1) / cells) + 2 / (cells - 3) * b**2 * far
     tail = (1 + level) / 2
     half = np.hypot(
-        stats.t.ppf(tail, freedom) * np.sqrt(own), stats.t.ppf(tail, fewest - 1) * math.sqrt(common)
+        scipy.special.stdtrit(freedom, tail) * np.sqrt(own),
+        scipy.special.stdtrit(fewest - 1, tail) * math.sqrt(common),
     )
     middle = y - b * (y - mu)
     ratio, low, high = np.exp([middle, middle - half, middle + half])
@@ -124,5 +125,5 @@ def _between(y: Floats, v: Floats) -> tuple[float, float]:
     if excess(0.0) <= 0:
         return 0.0, mean(0.0)
     most = float(((y - y.mean()) ** 2).sum()) + float(v.max())
-    tau2 = float(optimize.brentq(excess, 0.0, most))
+    tau2 = float(scipy.optimize.brentq(excess, 0.0, most))
     return tau2, mean(tau2)

@@ -20,7 +20,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special, stats
+import scipy
 
 from fsmatrix.analysis.stats.estimates.medians import Floats, Integers
 
@@ -66,7 +66,9 @@ def max_t(
         extremity[:, in_group[tested]] = _extremity(differences[:, in_group], size[in_group], signs)
     p[tested] = _step_down(extremity)
     left = extremity[:, p[tested] > alpha]
-    share = 2 * stats.norm.sf(np.quantile(left.max(axis=1), 1 - alpha)) if left.size else alpha
+    share = (
+        2 * scipy.special.ndtr(-np.quantile(left.max(axis=1), 1 - alpha)) if left.size else alpha
+    )
     return Together(p, float(share), differences)
 
 
@@ -80,7 +82,7 @@ def equivalent(differences: Floats, margin: float) -> Floats:
     mean, moderated, freedom = _moderated(differences, size)
     distance = margin - np.abs(mean)
     with np.errstate(invalid="ignore", divide="ignore"):
-        p = stats.t.sf(distance / np.sqrt(moderated / size), freedom)
+        p = scipy.special.stdtr(freedom, -distance / np.sqrt(moderated / size))
     return np.where(size > 1, p, math.nan)
 
 
@@ -159,10 +161,10 @@ def _prior(variance: Floats, freedom: Floats) -> tuple[float, float]:
     if np.count_nonzero(use) < 2:
         return 0.0, 0.0
     half = freedom[use] / 2
-    logs = np.log(variance[use]) - special.digamma(half) + np.log(half)
-    excess = float(np.var(logs, ddof=1) - np.mean(special.polygamma(1, half)))
+    logs = np.log(variance[use]) - scipy.special.digamma(half) + np.log(half)
+    excess = float(np.var(logs, ddof=1) - np.mean(scipy.special.polygamma(1, half)))
     degrees = 2 * _trigamma_inverse(excess) if excess > 2 / SURE else SURE
-    centre = float(np.mean(logs)) + special.digamma(degrees / 2) - math.log(degrees / 2)
+    centre = float(np.mean(logs)) + scipy.special.digamma(degrees / 2) - math.log(degrees / 2)
     return math.exp(centre), degrees
 
 
@@ -178,9 +180,9 @@ def _trigamma_inverse(value: float) -> float:
     """The argument at which the trigamma function is `value` > 0."""
 
     def off(log: float) -> float:
-        return math.log(float(special.polygamma(1, math.exp(log)))) - math.log(value)
+        return math.log(float(scipy.special.polygamma(1, math.exp(log)))) - math.log(value)
 
-    return math.exp(optimize.brentq(off, -20.0, 20.0))
+    return math.exp(scipy.optimize.brentq(off, -20.0, 20.0))
 
 
 def _step_down(extremity: Floats) -> Floats:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy
 
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
 from fsmatrix.analysis.units import p_text
@@ -82,19 +82,19 @@ def mann_whitney(a: npt.ArrayLike, b: npt.ArrayLike) -> Test:
         return Test(name, 1.0, least, True)
     ties = np.unique(np.concatenate([first, second])).size < n + m
     if not ties and max(n, m) <= MOST_EXACT:
-        p = stats.mannwhitneyu(first, second, method="exact").pvalue
+        p = scipy.stats.mannwhitneyu(first, second, method="exact").pvalue
         return Test(name, float(p), least, True)
     if ties and math.comb(n + m, n) <= MOST_PERMUTATIONS:
-        ranks = stats.rankdata(np.concatenate([first, second]))
+        ranks = scipy.stats.rankdata(np.concatenate([first, second]))
         return Test(name, _permuted(ranks[:n], ranks[n:]), least, True)
-    p = stats.mannwhitneyu(first, second, method="asymptotic").pvalue
+    p = scipy.stats.mannwhitneyu(first, second, method="asymptotic").pvalue
     return Test(name, float(p), least, False)
 
 
 def _permuted(a: Floats, b: Floats) -> float:
     """p of the difference of means over all splits of the values, two-sided."""
     centre = float(np.mean(np.concatenate([a, b])))
-    test = stats.permutation_test(
+    test = scipy.stats.permutation_test(
         (a - centre, b - centre),
         lambda x, y, axis: np.abs(np.mean(x, axis=axis) - np.mean(y, axis=axis)),
         vectorized=True,
@@ -120,9 +120,9 @@ def signed_rank(differences: npt.ArrayLike) -> Test:
         return Test(name, 1.0, least, True)
     if 2**n > MOST_PERMUTATIONS:
         ties = np.unique(np.abs(d)).size < n or not np.all(d)
-        p = stats.wilcoxon(d, zero_method="pratt", correction=True).pvalue
+        p = scipy.stats.wilcoxon(d, zero_method="pratt", correction=True).pvalue
         return Test(name, float(p), least, n <= MOST_EXACT and not ties)
-    ranks = stats.rankdata(np.abs(d)) * np.sign(d)
+    ranks = scipy.stats.rankdata(np.abs(d)) * np.sign(d)
     signs = 1 - 2 * (np.arange(2**n)[:, np.newaxis] >> np.arange(n) & 1)
     sums = np.abs(signs @ np.abs(ranks))
     return Test(name, float(np.mean(sums >= abs(ranks.sum()) - 1e-9)), least, True)
@@ -144,7 +144,7 @@ def correct(p: Sequence[float] | Floats, method: Correction = "holm") -> Floats:
         return corrected
     some = raw[tested]
     if method == "benjamini-hochberg":
-        corrected[tested] = stats.false_discovery_control(some)
+        corrected[tested] = scipy.stats.false_discovery_control(some)
         return corrected
     order = np.argsort(some)
     steps = np.maximum.accumulate(some[order] * np.arange(some.size, 0, -1))
@@ -206,6 +206,6 @@ def effect(a: npt.ArrayLike, b: npt.ArrayLike, level: float = LEVEL) -> EffectSi
     value = float(np.mean(signs) / 2 + 0.5)
     n, tail = min(first.size, second.size), (1 - level) / 2
     hits = value * n
-    low = float(stats.beta.ppf(tail, hits, n - hits + 1)) if hits > 0 else 0.0
-    high = float(stats.beta.ppf(1 - tail, hits + 1, n - hits)) if hits < n else 1.0
+    low = float(scipy.special.betaincinv(hits, n - hits + 1, tail)) if hits > 0 else 0.0
+    high = float(scipy.special.betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
     return EffectSize(value, low, high, level)

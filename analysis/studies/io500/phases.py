@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from fsmatrix.analysis.studies.io500.submissions import Submission
 from fsmatrix.results.formats.io500.score import PHASES, RANDOM_READ
@@ -24,7 +24,7 @@ from fsmatrix.results.formats.io500.score import PHASES, RANDOM_READ
 TEN = 10  # client nodes of a list of its own, the number that most submissions have
 FEWEST = 10  # submissions: fewer give no r
 NAMES = (*PHASES, RANDOM_READ)
-NORMAL = float(stats.norm.ppf(0.975))
+NORMAL = float(scipy.special.ndtri(0.975))
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _spearman(a: str, b: str, chosen: Sequence[Submission]) -> tuple[int, float 
     x, y = (np.array([submission.values[name] for submission in both]) for name in (a, b))
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return len(both), None
-    return len(both), float(stats.spearmanr(x, y).statistic)
+    return len(both), float(scipy.stats.spearmanr(x, y).statistic)
 
 
 def _interval(r: float | None, count: int) -> tuple[float | None, float | None]:

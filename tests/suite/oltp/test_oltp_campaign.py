@@ -52,7 +52,7 @@ def test_a_killed_campaign_leaves_nothing_and_is_resumed(tmp_path: Path) -> None
     os.kill(running.process.pid, signal.SIGKILL)
     running.process.communicate()
     assert left_running(run) == []
-    done = fsmatrix("run", tmp_path / "oltp.yaml", "-o", out, "--resume", "--no-report")
+    done = fsmatrix("run", tmp_path / "oltp.yaml", "-o", out, "--resume")
     assert done.returncode == 0, done.stdout + done.stderr
     assert list(place.iterdir()) == []
     assert fsmatrix("collect", out).returncode == 0

@@ -273,7 +273,7 @@ def test_a_campaign_by_sqlite(tmp_path: Path) -> None:
     place, out = tmp_path / "place", tmp_path / "out"
     place.mkdir(mode=0o700)
     (tmp_path / "c.yaml").write_text(CAMPAIGN.replace("PATH", str(place)))
-    done = fsmatrix("run", tmp_path / "c.yaml", "-o", out, "--no-report")
+    done = fsmatrix("run", tmp_path / "c.yaml", "-o", out)
     assert done.returncode == 0, done.stdout + done.stderr
     assert list(place.iterdir()) == []
     assert fsmatrix("collect", out).returncode == 0

@@ -92,7 +92,7 @@ def test_a_store_of_a_version_without_looks_has_had_one(tmp_path: Path) -> None:
 
 def test_the_command_of_the_advice_adds_blocks_and_keeps_the_rest(tmp_path: Path) -> None:
     out, file = tmp_path / "two words", campaign(tmp_path, 2)
-    assert fsmatrix("run", file, "-o", out, "--quiet", "--no-report").returncode == 0
+    assert fsmatrix("run", file, "-o", out, "--quiet").returncode == 0
     store = Store.open(out)
     store.merge()
     before = {path: digest(path.read_bytes().hex()) for path in store.files()}
@@ -100,7 +100,7 @@ def test_the_command_of_the_advice_adds_blocks_and_keeps_the_rest(tmp_path: Path
     advice = extension(record_of(open_campaign(out)), [2], [5], 0.05, 1)
     words = shlex.split(advice.command)
     assert words[:2] == ["fsmatrix", "run"]
-    grown = fsmatrix(*words[1:], "--quiet", "--no-report")
+    grown = fsmatrix(*words[1:], "--quiet")
     assert grown.returncode == 0, grown.stderr
     assert "2 were there before" in grown.stderr + grown.stdout
     records = [store.read(run) for run in store.ids()]
@@ -114,5 +114,5 @@ def test_the_command_of_the_advice_adds_blocks_and_keeps_the_rest(tmp_path: Path
     store.merge()
     found = record_of(open_campaign(out))
     assert (found.looks, found.planned, found.store) == ((6,), 6, str(out))
-    again = fsmatrix("run", "-o", out, "--resume", "--quiet", "--no-report")
+    again = fsmatrix("run", "-o", out, "--resume", "--quiet")
     assert "6 were there before" in again.stderr + again.stdout

@@ -99,7 +99,7 @@ def test_a_run_above_what_its_device_can_is_invalid(tmp_path: Path) -> None:
         "bytes_per_process: 1MiB}}}\nrepetitions: 1\n"
     )
     out = tmp_path / "out"
-    assert fsmatrix("run", campaign, "-o", out, "--no-report").returncode == 0
+    assert fsmatrix("run", campaign, "-o", out).returncode == 0
     store = Store.open(out)
     (run,) = store.ids()
     record = store.read(run)

@@ -116,7 +116,7 @@ def test_good_runs(work: dict[str, str], cache: str, tmp_path: Path) -> None:
         assert f"DESTROYS what is on {device} ({Path(device).name}, no serial number" in warning
         assert "its first 4.0MiB are overwritten" in warning
         assert image.read_bytes() == before  # looking writes nothing
-        done = fsmatrix("run", campaign, "-o", out, "--quiet", "--no-report")
+        done = fsmatrix("run", campaign, "-o", out, "--quiet")
         assert done.returncode == 0, done.stderr
         assert "its first 4.0MiB are overwritten" in done.stderr
         assert is_clean(out, device)
@@ -208,7 +208,7 @@ def test_a_second_campaign_and_resume(tmp_path: Path) -> None:
         finally:
             running.process.kill()
             running.process.communicate(timeout=60)
-        done = fsmatrix("run", "-o", out, "--resume", "--no-report", "--json")
+        done = fsmatrix("run", "-o", out, "--resume", "--json")
         assert done.returncode == 0, done.stdout
         recovered = [
             event["text"]

@@ -78,7 +78,7 @@ def by_target(records: list[Any], name: str) -> list[Any]:
 
 def resumed(place: Any) -> str:
     """Resume it; what was recovered."""
-    done = fsmatrix("run", "-o", place.out, "--resume", "--quiet", "--no-report")
+    done = fsmatrix("run", "-o", place.out, "--resume", "--quiet")
     assert done.returncode == 0, done.stderr
     return str(done.stderr)
 

@@ -23,7 +23,7 @@ from tests.suite.running import DEADLINE, Running, fsmatrix, ranks_of
 
 def test_campaign_runs_and_resumes_to_nothing(tmp_path: Path, target: Path) -> None:
     campaign, out = write_campaign(tmp_path, target), tmp_path / "out"
-    done = fsmatrix("run", campaign, "-o", out, "--quiet")
+    done = fsmatrix("run", campaign, "-o", out, "--quiet", report=True)
     assert done.returncode == 0, done.stderr
     assert list(statuses(out).values()) == ["ok"] * 4
     assert (out / "report.html").stat().st_size > 1000
@@ -148,9 +148,7 @@ def test_emulated_client_nodes(tmp_path: Path, target: Path, launcher: str) -> N
     text = campaign.read_text().replace("pattern: [seq-write, rand-read]", "pattern: [rand-read]")
     campaign.write_text(text + f"launcher: {{name: {launcher}, emulated_nodes: 2}}\n")
     out = tmp_path / "out"
-    done = fsmatrix(
-        "run", campaign, "-o", out, "--quiet", "--no-report", "--set", "geometry.nodes=2"
-    )
+    done = fsmatrix("run", campaign, "-o", out, "--quiet", "--set", "geometry.nodes=2")
     assert done.returncode == 0, done.stderr
     store = Store.open(out)
     (run,) = store.ids()

@@ -25,9 +25,7 @@ def test_a_directory_in_memory_is_found_out(tmp_path: Path) -> None:
         campaign = write_campaign(tmp_path, place, repetitions=1)
         for cache in ("cold", "bypass", "warm"):
             out = tmp_path / cache
-            done = fsmatrix(
-                "run", campaign, "-o", out, "--quiet", "--no-report", "--set", f"cache={cache}"
-            )
+            done = fsmatrix("run", campaign, "-o", out, "--quiet", "--set", f"cache={cache}")
             assert (done.returncode, out.exists()) == (2, False)
             assert "targets.here: not available here: its files would lie in memory (tmpfs)" in (
                 done.stderr
@@ -38,7 +36,6 @@ def test_a_directory_in_memory_is_found_out(tmp_path: Path) -> None:
                 "-o",
                 out,
                 "--quiet",
-                "--no-report",
                 "--set",
                 f"cache={cache}",
                 "--set",
@@ -57,11 +54,11 @@ def test_a_directory_in_memory_is_found_out(tmp_path: Path) -> None:
 
 def test_torn_files_of_a_crash_do_not_stop_a_resume(tmp_path: Path, target: Path) -> None:
     campaign, out = write_campaign(tmp_path, target, repetitions=1), tmp_path / "out"
-    assert fsmatrix("run", campaign, "-o", out, "--quiet", "--no-report").returncode == 0
+    assert fsmatrix("run", campaign, "-o", out, "--quiet").returncode == 0
     (out / "journal" / "session-elsewhere-1.json").write_text('{"boot_id": "x", "proc')
     half = out / "runs" / f".x.h5.{os.uname().nodename}.4194304.tmp"  # of no process: pid_max
     half.write_text("half a run file")
-    again = fsmatrix("run", "-o", out, "--resume", "--quiet", "--no-report")
+    again = fsmatrix("run", "-o", out, "--resume", "--quiet")
     assert again.returncode == 0, again.stderr
     assert not half.exists()
     text = (out / "campaign.json").read_text()
@@ -99,14 +96,14 @@ def test_a_target_that_goes_in_the_middle_is_said_once(tmp_path: Path, target: P
     assert len(told) == 1
     assert f"{2 * len(last)} runs (" in told[0]
     # what was attached when it went is removed by the next run, if it was not already
-    assert fsmatrix("run", "-o", out, "--resume", "--quiet", "--no-report").returncode == 0
+    assert fsmatrix("run", "-o", out, "--resume", "--quiet").returncode == 0
 
 
 def test_damaged_foreign_and_newer_files_are_named_and_left_out(
     tmp_path: Path, target: Path
 ) -> None:
     campaign, out = write_campaign(tmp_path, target), tmp_path / "out"
-    assert fsmatrix("run", campaign, "-o", out, "--quiet", "--no-report").returncode == 0
+    assert fsmatrix("run", campaign, "-o", out, "--quiet").returncode == 0
     store = Store.open(out)
     cut, newer, *_ = (store.path(run) for run in store.ids())
     cut.write_bytes(cut.read_bytes()[:2000])
@@ -191,5 +188,5 @@ def test_a_copied_store_leaves_the_originals_trees_alone(tmp_path: Path, target:
     assert not live.exists()
     for name in ("journal", "state"):
         shutil.rmtree(copy / name)
-    again = fsmatrix("run", "-o", copy, "--resume", "--quiet", "--no-report")
+    again = fsmatrix("run", "-o", copy, "--resume", "--quiet")
     assert again.returncode == 0, again.stderr

@@ -46,7 +46,7 @@ def test_all_that_programs_did_is_played_and_goes_as_captured(
     file, out = tmp_path / "c.yaml", tmp_path / "out"
     given = f", library: {library}" if library else ""
     file.write_text(CAMPAIGN.format(pool=pool, library=given, trace=path))
-    done = fsmatrix("run", file, "-o", out, "--quiet", "--no-report")
+    done = fsmatrix("run", file, "-o", out, "--quiet")
     assert done.returncode == 0, done.stdout + done.stderr
     store = Store.open(out)
     seen: dict[str, Replayed] = {}

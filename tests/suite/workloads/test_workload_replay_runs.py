@@ -54,9 +54,9 @@ def campaign(folder: Path, options: str, *names: str, more: str = "", target: st
     return file
 
 
-def run(file: Path) -> tuple[int, list[RunRecord], str]:
+def run(file: Path, report: bool = False) -> tuple[int, list[RunRecord], str]:
     out = file.parent / "out"
-    done = fsmatrix("run", file, "-o", out, "--quiet")
+    done = fsmatrix("run", file, "-o", out, "--quiet", report=report)
     store = Store.open(out)
     return done.returncode, [store.read(run_id) for run_id in store.ids()], done.stderr
 
@@ -71,7 +71,7 @@ def told(record: RunRecord) -> Replayed:
 def test_a_trace_on_two_directories_and_its_report(tmp_path: Path) -> None:
     path = trace(tmp_path / "t.h5", program)
     file = campaign(tmp_path, f"trace: {path}", "one", "two")
-    status, records, errors = run(file)
+    status, records, errors = run(file, report=True)
     assert status == 0, errors
     assert len(records) == 2
     for record in records:
