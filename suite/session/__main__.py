@@ -12,13 +12,33 @@ import os
 import platform
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fsmatrix.backends.system.libc import libc
 from fsmatrix.suite.session import wire
 
 if TYPE_CHECKING:
     from fsmatrix.suite.session.comm import Comm
+
+_PR_SET_TIMERSLACK = 29  # linux/prctl.h
+_SLACK = 20_000_000  # ns
+
+
+@contextmanager
+def _lazily() -> Iterator[None]:
+    """Short sleeps last until the kernel's next tick meanwhile.
+
+    In MPI_Init Open MPI looks every 0.1 ms whether all ranks are there: 128 ranks on two CPUs
+    left nothing to the daemons that they wait for, and took minutes.
+    """
+    libc().prctl(_PR_SET_TIMERSLACK, _SLACK, 0, 0, 0)
+    try:
+        yield
+    finally:
+        libc().prctl(_PR_SET_TIMERSLACK, 0, 0, 0, 0)  # as it was
 
 
 def _world_comm(solo: bool) -> tuple[Comm, str]:
@@ -26,7 +46,8 @@ def _world_comm(solo: bool) -> tuple[Comm, str]:
 
     if solo:
         return SoloComm(), "none"
-    from mpi4py import MPI
+    with _lazily():
+        from mpi4py import MPI
 
     # objects travel between our ranks as JSON, never as pickles
     MPI.pickle.__init__(  # type: ignore[misc]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,14 +40,14 @@ REPORT = """<testsuites><testsuite>
 
 @pytest.fixture
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A TMPDIR of the test's own, whose processes are of no other run."""
-    folder = tmp_path / "s"
-    folder.mkdir()
+    """A TMPDIR of the test's own: short, for sockets below it, and its processes are of no run."""
+    folder = Path(tempfile.mkdtemp(prefix="s"))
     monkeypatch.setattr(place.tempfile, "tempdir", str(folder))
     monkeypatch.setenv("TMPDIR", str(folder))
     yield folder
     for dead in dead_places():
         dead.clear()
+    shutil.rmtree(folder)
 
 
 def abandoned(live: Place) -> Path:
@@ -102,7 +104,7 @@ def test_mounts_and_loop_devices_of_a_killed_run_go(shelf: Path) -> None:
 @pytest.mark.needs("slurm")
 def test_a_test_bed_of_a_killed_run_is_taken_down(shelf: Path) -> None:
     live = Place.make()
-    bed = up(SlurmTestbedOptions(nodes=2), live.folder / "t" / "bed")
+    bed = up(SlurmTestbedOptions(nodes=2), live.folder / "b")
     pids = [bed.pid(role) for role in ("slurmctld", "node1", "node2")]
     folder = abandoned(live)
     (dead,) = dead_places()
@@ -113,15 +115,15 @@ def test_a_test_bed_of_a_killed_run_is_taken_down(shelf: Path) -> None:
 
 
 # -- the command ---------------------------------------------------------------------------------
-def whole(shelf: Path, told: Path) -> subprocess.Popen[str]:
+def whole(told: Path) -> subprocess.Popen[str]:
     """A run of one endless test by two workers."""
-    test = shelf.parent / "toy" / "test_endless.py"
+    test = told.parent / "toy" / "test_endless.py"
     test.parent.mkdir(exist_ok=True)
     test.write_text(ENDLESS)
     return subprocess.Popen(
         [sys.executable, "-m", "tests.whole", "--jobs", "2", "-p", "no:randomly", str(test)],
         cwd=ROOT,
-        env={**os.environ, "TOLD": str(told), "TMPDIR": str(shelf)},
+        env={**os.environ, "TOLD": str(told)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -139,7 +141,7 @@ def what_runs(told: Path) -> tuple[int, int]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_leaves_nothing(shelf: Path, tmp_path: Path, number: int) -> None:
-    run = whole(shelf, tmp_path / "told")
+    run = whole(tmp_path / "told")
     sleeper, _ = what_runs(tmp_path / "told")
     run.send_signal(number)
     text, _ = run.communicate(timeout=120)
@@ -150,7 +152,7 @@ def test_an_interrupted_run_leaves_nothing(shelf: Path, tmp_path: Path, number: 
 
 
 def test_a_run_whose_worker_is_killed_ends_and_leaves_nothing(shelf: Path, tmp_path: Path) -> None:
-    run = whole(shelf, tmp_path / "told")
+    run = whole(tmp_path / "told")
     sleeper, worker = what_runs(tmp_path / "told")
     os.kill(worker, signal.SIGKILL)
     text, _ = run.communicate(timeout=120)
@@ -161,12 +163,12 @@ def test_a_run_whose_worker_is_killed_ends_and_leaves_nothing(shelf: Path, tmp_p
 
 
 def test_the_next_run_removes_what_a_killed_one_left(shelf: Path, tmp_path: Path) -> None:
-    killed = whole(shelf, tmp_path / "told")
+    killed = whole(tmp_path / "told")
     sleeper, worker = what_runs(tmp_path / "told")
     killed.kill()
-    killed.communicate()
+    killed.wait()
     assert start_of(sleeper)
-    run = whole(shelf, tmp_path / "told")
+    run = whole(tmp_path / "told")
     what_runs(tmp_path / "told")
     assert not start_of(sleeper)
     assert not start_of(worker)

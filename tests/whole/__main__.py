@@ -22,7 +22,7 @@ from types import FrameType
 import psutil
 
 from tests.whole import leftovers, table
-from tests.whole.place import TESTS, Place, dead_places, others
+from tests.whole.place import TESTS, TOKEN, Place, dead_places, others
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER_MEMORY = 2 << 30  # bytes: a worker and the Ceph that it may bring up
@@ -120,8 +120,8 @@ def _warm_up(place: Place) -> None:
     """In a fresh checkout pytest rewrites each module: here once, and not once in every worker."""
     variables = _environment(place)
     cached = ROOT.glob("tests/house/__pycache__/*pytest*.pyc")
-    if "PYTHONPYCACHEPREFIX" not in variables and any(cached):
-        return
+    if TOKEN in os.environ or ("PYTHONPYCACHEPREFIX" not in variables and any(cached)):
+        return  # it is within such a run, or not the first one
     modules = sorted(map(str, ROOT.glob("tests/**/test_*.py")))
     parts = len(os.sched_getaffinity(0))
     words = [sys.executable, "-P", "-m", "pytest", "--collect-only", "-q", "-p", "no:randomly"]

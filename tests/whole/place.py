@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -178,7 +179,9 @@ def _places() -> list[Path]:
     found = []
     for path in Path(tempfile.gettempdir()).resolve().glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
-            if _NAME.fullmatch(path.name) and path.lstat().st_uid == os.geteuid():
+            facts = path.lstat()
+            ours = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid()
+            if ours and _NAME.fullmatch(path.name):
                 found.append(path)
     return sorted(found)
 
