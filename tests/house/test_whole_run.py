@@ -105,7 +105,7 @@ def test_mounts_and_loop_devices_of_a_killed_run_go(shelf: Path) -> None:
 def test_a_test_bed_of_a_killed_run_is_taken_down(shelf: Path) -> None:
     live = Place.make()
     bed = up(SlurmTestbedOptions(nodes=2), live.folder / "b")
-    pids = [bed.pid(role) for role in ("slurmctld", "node1", "node2")]
+    pids = [bed.pid(role) for role in ("slurmctld", "slurmd.node1", "slurmd.node2")]
     folder = abandoned(live)
     (dead,) = dead_places()
     assert any(line.startswith("test bed ") for line in dead.left())
