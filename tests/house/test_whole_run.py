@@ -18,7 +18,7 @@ from fsmatrix.slurm.testbed.testbed import SlurmTestbedOptions, up
 from tests.conftest import LONG, TESTS
 from tests.waiting import until
 from tests.whole import leftovers, place, table
-from tests.whole.place import Place, dead_places, others
+from tests.whole.place import TOKEN, Place, dead_places, others
 
 ROOT = Path(__file__).parents[2]
 # A test that starts a process which outlives it, tells its pid, and does not end.
@@ -123,7 +123,7 @@ def whole(told: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "tests.whole", "--jobs", "2", "-p", "no:randomly", str(test)],
         cwd=ROOT,
-        env={**os.environ, "TOLD": str(told)},
+        env={**os.environ, "TOLD": str(told), TOKEN: "of none: nothing is warmed up"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -132,7 +132,7 @@ def whole(told: Path) -> subprocess.Popen[str]:
 
 def what_runs(told: Path) -> tuple[int, int]:
     """Pids of the process that outlives its test, and of the test's worker."""
-    until(lambda: told.exists() and len(told.read_text().split()) == 3)
+    until(lambda: told.exists() and len(told.read_text().split()) == 3, 240)
     sleeper, worker, folder = told.read_text().split()
     assert Path(folder).is_dir()
     told.unlink()
