@@ -347,10 +347,13 @@ def test_a_pmi_that_does_not_fit_is_an_error_that_names_the_cure(hello: Hello) -
 
 
 @pytest.mark.root
-def test_an_mpi_that_does_not_start_without_its_pmi_names_the_cure(hello: Hello) -> None:
-    """Open MPI 4 ends in MPI_Init where Open MPI 5 goes on alone."""
+def test_an_mpi_that_does_not_start_without_its_pmi_names_the_cure(
+    hello: Hello, tmp_path: Path
+) -> None:
+    """Open MPI 4 ends in MPI_Init where Open MPI 5 goes on alone; its folders it leaves."""
     four = find_library(open_mpi_4()["program"], ("libmpi.so.40",))
-    told = hello({"name": "srun", "library": four, "options": ["--mpi=none"]})
+    asked = {"name": "srun", "library": four, "options": ["--mpi=none"]}
+    told = hello(asked, prefix=f"env TMPDIR={tmp_path}")
     assert "if MPI did not start: srun used --mpi=none" in told["error"]
 
 

@@ -83,8 +83,9 @@ class Place:
         lines += [f"mount {point}" for point in self._mounts()]
         lines += [f"loop device {device} of {file}" for device, file in self._loops().items()]
         lines += [f"test bed {folder}" for folder, _ in self._beds()]
-        temporary = self.folder / TEMPORARY
-        return lines + [f"in TMPDIR: {name}" for name in sorted(os.listdir(temporary))]
+        names = sorted(os.listdir(self.folder / TEMPORARY))
+        # pytest in a test keeps its last folders, as everywhere
+        return lines + [f"in TMPDIR: {name}" for name in names if not name.startswith("pytest-of-")]
 
     def clear(self) -> list[str]:
         """Remove all that is there; a sentence for each thing that was not just a file."""
