@@ -26,7 +26,7 @@ from tests.whole.place import TESTS, TOKEN, Place, dead_places, others
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER_MEMORY = 2 << 30  # bytes: a worker and the Ceph that it may bring up
-WORKERS_PER_CPU = 3  # most of them wait for a storage system or a batch system
+WORKERS_PER_CPU = 2  # many of them wait for a storage system or a batch system
 NO_TESTS = 5  # pytest's exit status
 INTERRUPTED = 130
 
