@@ -6,6 +6,7 @@ import ctypes
 import fcntl
 import hashlib
 import os
+import secrets
 import struct
 import subprocess
 from collections.abc import Iterator
@@ -60,8 +61,9 @@ def bare(device: str, **options: Any) -> Device:
 
 
 @contextmanager
-def provisioning(folder: Path, tag: str = "0123456789abcdef") -> Iterator[ProvisionContext]:
-    """What the conductor gives; at the end nothing is left below /dev."""
+def provisioning(folder: Path) -> Iterator[ProvisionContext]:
+    """What the conductor gives; at the end nothing of its tag is left below /dev."""
+    tag = secrets.token_hex(8)  # a node of that name is one on a machine
     yield ProvisionContext("t", folder / "state", Journal(folder / "journals/host.jsonl"), tag)
     left = undo_pending(folder / "journals")
     assert not [text for text in left if text.startswith("left alone")], left

@@ -168,8 +168,8 @@ def test_somebody_writes_a_file_system_over_a_claim(
 
 def test_two_campaigns(tmp_path: Path) -> None:
     with (
-        provisioning(tmp_path / "a", "a" * 16) as one,
-        provisioning(tmp_path / "b", "b" * 16) as other,
+        provisioning(tmp_path / "a") as one,
+        provisioning(tmp_path / "b") as other,
         attached(tmp_path / "disk") as device,
     ):
         first, second = bare(device), bare(device)
