@@ -339,21 +339,21 @@ def test_a_conductor_that_is_itself_a_step_of_another_shape(name: str, hello: He
 
 
 @pytest.mark.root
-def test_a_pmi_that_does_not_fit_is_an_error_that_names_the_cure(hello: Hello) -> None:
-    told = hello({"name": "srun", "options": ["--mpi=none"]})
+def test_a_pmi_that_does_not_fit_is_an_error_that_names_the_cure(
+    hello: Hello, tmp_path: Path
+) -> None:
+    """Four worlds of one rank; their folders Open MPI 5 leaves."""
+    told = hello({"name": "srun", "options": ["--mpi=none"]}, prefix=f"env TMPDIR={tmp_path}")
     assert "asked for a world of 4 ranks, MPI made one of 1" in told["error"]
     assert "srun used --mpi=none, and this Slurm offers" in told["error"]
     assert "Open MPI needs --mpi=pmix" in told["error"]
 
 
 @pytest.mark.root
-def test_an_mpi_that_does_not_start_without_its_pmi_names_the_cure(
-    hello: Hello, tmp_path: Path
-) -> None:
-    """Open MPI 4 ends in MPI_Init where Open MPI 5 goes on alone; its folders it leaves."""
+def test_an_mpi_that_does_not_start_without_its_pmi_names_the_cure(hello: Hello) -> None:
+    """Open MPI 4 ends in MPI_Init where Open MPI 5 goes on alone."""
     four = find_library(open_mpi_4()["program"], ("libmpi.so.40",))
-    asked = {"name": "srun", "library": four, "options": ["--mpi=none"]}
-    told = hello(asked, prefix=f"env TMPDIR={tmp_path}")
+    told = hello({"name": "srun", "library": four, "options": ["--mpi=none"]})
     assert "if MPI did not start: srun used --mpi=none" in told["error"]
 
 

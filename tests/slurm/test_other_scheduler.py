@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,7 @@ class Site:
 
     home: Path
     environment: dict[str, str]
+    children: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
     def out(self) -> Path:
@@ -78,6 +79,7 @@ class Site:
     def lives(self, job: str) -> Path:
         """A job that runs; the file that says by which process."""
         child = subprocess.Popen(["sleep", str(PATIENCE)])
+        self.children.append(child)
         process = Process.of(child.pid)
         assert process is not None
         place = self.home / "plain" / job
@@ -113,6 +115,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
     }
     made = Site(tmp_path, environment)
     yield made
+    for child in made.children:
+        child.kill()
+        child.wait()
     for process in made.jobs().values():
         with process.held() as handle:
             if handle is not None:
