@@ -24,6 +24,7 @@ from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
 from tests import asking
 
+pytestmark = pytest.mark.real
 FSMATRIX = [sys.executable, "-P", "-m", "fsmatrix.cli.main"]
 HERE = Path(__file__).parents[2]
 DEADLINE = 300
@@ -151,7 +152,7 @@ def test_minus_c_on_a_single_node_is_said(runs: Runs) -> None:
     assert "of 8.39 MB read" in found.message
     # the device may be everybody's: what others read from it counts too
     came = found.evidence["device_read_bytes"]
-    assert found.severity == ("info" if came >= 0.9 * 8 * MIB else "invalid")
+    assert found.severity in (("info", "warning") if came >= 0.9 * 8 * MIB else ("invalid",))
     two = {finding.audit for finding in runs["ior", "warm", 2].findings}
     assert "reorder-shifts-nothing" not in two
 

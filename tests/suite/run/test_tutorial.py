@@ -34,7 +34,8 @@ def steps() -> Iterator[tuple[str, str]]:
         end = block.end()
 
 
-pytestmark = pytest.mark.timeout(1800)  # a campaign of 128 runs, on a busy machine
+# a campaign of 128 runs, on a busy machine
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
