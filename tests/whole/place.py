@@ -105,16 +105,16 @@ class Place:
         for name in os.listdir(self.folder / TEMPORARY):  # a session has two of one name
             if name.startswith(orphaned_sessions.SCRATCH) and (MEMORY / name).is_dir():
                 shutil.rmtree(MEMORY / name, ignore_errors=True)
-        self._remove()
-        return lines
+        return lines + self._remove()
 
-    def _remove(self) -> None:
-        """The folder itself; nothing is mounted in it any more, or it stays."""
+    def _remove(self) -> list[str]:
+        """The folder itself, if nothing is mounted in it any more; a sentence if it stays."""
         if not self._mounts():
             # some tests close folders to themselves
             subprocess.run(["chmod", "-R", "u+rwX", self.folder], check=False)
-            shutil.rmtree(self.folder)
+            shutil.rmtree(self.folder, ignore_errors=True)
         self.unlock()
+        return [f"{self.folder} cannot be removed"] if self.folder.exists() else []
 
     def _processes(self) -> list[int]:
         """Pids of the run, of this user."""
