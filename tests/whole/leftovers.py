@@ -23,6 +23,8 @@ PREFIXES = (
     "ceph",
     "slurm",
     "ucx_shm",
+    "sm_segment",
+    "vader_segment",
     "pytest-of",
 )
 NAMESPACES, LINKS, CGROUPS = Path("/run/netns"), Path("/sys/class/net"), Path("/sys/fs/cgroup")
