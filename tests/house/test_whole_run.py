@@ -50,14 +50,21 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.fixture
+def live(shelf: Path) -> Iterator[Place]:
+    """The folder of a run that lives; what a test that fails leaves in it is ended too."""
+    made = Place.make()
+    yield made
+    made.clear()
+
+
 def abandoned(live: Place) -> Path:
     """A run's folder whose run was killed: nobody has its lock."""
     live.unlock()
     return live.folder
 
 
-def test_what_a_killed_run_left_is_ended_and_removed(shelf: Path) -> None:
-    live = Place.make()
+def test_what_a_killed_run_left_is_ended_and_removed(live: Place) -> None:
     closed = live.folder / "t" / "closed"
     closed.mkdir()
     closed.chmod(0)
@@ -70,22 +77,30 @@ def test_what_a_killed_run_left_is_ended_and_removed(shelf: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_run_that_lives_and_a_foreign_folder_are_left_alone(shelf: Path) -> None:
-    live = Place.make()
+def test_a_run_that_was_killed_as_it_began_is_no_trouble(live: Place) -> None:
+    """Before its folder had anything in it."""
+    folder = abandoned(live)
+    for path in folder.iterdir():
+        path.rmdir()
+    (dead,) = dead_places()
+    assert dead.left() == []
+    assert dead.clear() == []
+    assert not folder.exists()
+
+
+def test_a_run_that_lives_and_a_foreign_folder_are_left_alone(live: Place, shelf: Path) -> None:
     for name in (f"{place.PREFIX}short", f"{place.PREFIX}abcdefg!", "other-abcdefgh"):
         (shelf / name).mkdir()
     (shelf / f"{place.PREFIX}abcdefgh").symlink_to(live.folder)
     assert dead_places() == []
     assert others() == [live.folder]
     assert live.left() == []
-    assert live.clear() == []
-    assert len(list(shelf.iterdir())) == 4
+    assert len(list(shelf.iterdir())) == 5
 
 
 @pytest.mark.loop
 @pytest.mark.needs("ext4")
-def test_mounts_and_loop_devices_of_a_killed_run_go(shelf: Path) -> None:
-    live = Place.make()
+def test_mounts_and_loop_devices_of_a_killed_run_go(live: Place) -> None:
     image, point = live.folder / "image", live.folder / "t" / "point"
     with image.open("wb") as file:
         file.truncate(16 << 20)
@@ -102,8 +117,7 @@ def test_mounts_and_loop_devices_of_a_killed_run_go(shelf: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.needs("slurm")
-def test_a_test_bed_of_a_killed_run_is_taken_down(shelf: Path) -> None:
-    live = Place.make()
+def test_a_test_bed_of_a_killed_run_is_taken_down(live: Place) -> None:
     bed = up(SlurmTestbedOptions(nodes=2), live.folder / "b")
     pids = [bed.pid(role) for role in ("slurmctld", "slurmd.node1", "slurmd.node2")]
     folder = abandoned(live)

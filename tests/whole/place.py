@@ -62,7 +62,7 @@ class Place:
 
     def unlock(self) -> None:
         """From now on it is as that of a run that was killed."""
-        os.close(self._lock)
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -83,7 +83,7 @@ class Place:
         lines += [f"mount {point}" for point in self._mounts()]
         lines += [f"loop device {device} of {file}" for device, file in self._loops().items()]
         lines += [f"test bed {folder}" for folder, _ in self._beds()]
-        names = sorted(os.listdir(self.folder / TEMPORARY))
+        names = sorted(path.name for path in (self.folder / TEMPORARY).glob("*"))
         # pytest in a test keeps its last folders, as everywhere
         return lines + [f"in TMPDIR: {name}" for name in names if not name.startswith("pytest-of-")]
 
@@ -102,9 +102,8 @@ class Place:
         for device, file in self._loops().items():
             subprocess.run(["losetup", "--detach", device], check=False)
             lines.append(f"detached {device} from {file}")
-        for name in os.listdir(self.folder / TEMPORARY):  # a session has two of one name
-            if name.startswith(orphaned_sessions.SCRATCH) and (MEMORY / name).is_dir():
-                shutil.rmtree(MEMORY / name, ignore_errors=True)
+        for session in (self.folder / TEMPORARY).glob(f"{orphaned_sessions.SCRATCH}*"):
+            shutil.rmtree(MEMORY / session.name, ignore_errors=True)  # it has two of one name
         return lines + self._remove()
 
     def _remove(self) -> list[str]:
@@ -113,7 +112,7 @@ class Place:
             # some tests close folders to themselves
             subprocess.run(["chmod", "-R", "u+rwX", self.folder], check=False)
             shutil.rmtree(self.folder, ignore_errors=True)
-        self.unlock()
+        os.close(self._lock)
         return [f"{self.folder} cannot be removed"] if self.folder.exists() else []
 
     def _processes(self) -> list[int]:
