@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import random
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from fsmatrix.results.process import start_of
 from tests.mutants import drawn, places, trial
 from tests.mutants.places import Mutant
 
@@ -117,3 +120,19 @@ def test_tests_that_import_the_module_come_first() -> None:
     assert rest == ["tests/suite/session", *(f"--ignore={name}" for name in first)]
     assert whole[0] == "tests/suite"
     assert whole[-1] == "--ignore=tests/suite/session"
+
+
+def test_what_the_tests_of_a_trial_leave_is_ended(tmp_path: Path) -> None:
+    """A process in a session of its own, as those of test beds are."""
+    told = tmp_path / "told"
+    (tmp_path / "test_leaves.py").write_text(
+        "import pathlib, subprocess\n\n\n"
+        "def test_leaves():\n"
+        '    sleep = subprocess.Popen(["sleep", "1000"], start_new_session=True)\n'
+        f"    pathlib.Path({str(told)!r}).write_text(str(sleep.pid))\n"
+        "    assert not sleep\n"
+    )
+    copy = trial.Copy(tmp_path, Path(sys.executable), "", itertools.count())
+    ended = trial.run(copy, ["test_leaves.py"], 1, 240.0)
+    assert (ended.status, ended.failed) == (1, "")
+    assert not start_of(int(told.read_text()))

@@ -8,7 +8,6 @@ import itertools
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -20,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.places import Mutant
+from tests.whole.place import TESTS, Place
 
 NATIVE = ("setup.py", "backends/player/native")  # of what the extension is made
 EXTENSION = "fsmatrix.backends.player._player"
-GRACE = 60.0  # seconds in which interrupted tests end what they started
 NO_TESTS = 5  # pytest's exit status
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
 
@@ -218,13 +217,14 @@ def importers(tree: Path, top: Path, place: Path) -> list[str]:
 
 
 def run(copy: Copy, words: Sequence[str], jobs: int, seconds: float) -> Ended:
-    """pytest until the first failure; it is interrupted after so many seconds."""
+    """pytest until the first failure, or for so many seconds; what it leaves is ended."""
+    place = Place.make()
     argv = [str(copy.python), "-P", "-m", "pytest", "-x", "-q"]
-    argv += ["-p", "no:randomly", "-p", "no:cacheprovider"]
+    argv += ["-p", "no:randomly", "-p", "no:cacheprovider", f"--basetemp={place.folder / TESTS}0"]
     if jobs > 1:
         argv += ["-n", str(jobs), "--dist", "loadscope"]
     path = os.environ["PATH"].replace(sys.prefix, str(copy.python.parents[1]))
-    env = {**os.environ, "PATH": path, "OPENBLAS_NUM_THREADS": "1"}
+    env = {**os.environ, **place.environment, "PATH": path, "OPENBLAS_NUM_THREADS": "1"}
     for name in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE"):
         env.pop(name, None)
     with tempfile.TemporaryFile("w+", errors="replace") as output:  # daemons may hold it open
@@ -237,24 +237,14 @@ def run(copy: Copy, words: Sequence[str], jobs: int, seconds: float) -> Ended:
             env=env,
             start_new_session=True,
         )
-        status = _wait(process, seconds)
+        try:
+            status = process.wait(max(seconds, 0.0))
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            place.clear()
+            process.wait()
         output.seek(0)
         text = output.read()
     failed = _FAILED.search(text)
     return Ended(status, (text.strip().splitlines() or [""])[-1], failed[1] if failed else "")
-
-
-def _wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
-    """Its status; None if it is too slow: then it may end what it started."""
-    try:
-        return process.wait(max(seconds, 0.0))
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(GRACE)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # workers that outlived it, too
-            process.wait()
