@@ -7,12 +7,14 @@ of day, which psutil's `create_time` is, moves when the clock is set.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_LOOKS = 20
 _GONE = "ZX"  # states in which only the exit status is left
 
 
@@ -62,6 +64,23 @@ def stat(pid: int) -> tuple[str, int] | None:
         return None
     fields = text.rpartition(")")[2].split()
     return fields[0], int(fields[19])
+
+
+def environment(pid: int) -> frozenset[bytes]:
+    """Its variables (NAME=value) as it was started with; none if it is gone or not ours to see.
+
+    In the middle of execve a process shows none for a moment: it is looked at again.
+    """
+    for _ in range(_LOOKS):
+        try:
+            if text := Path(f"/proc/{pid}/environ").read_bytes():
+                return frozenset(text.split(b"\0"))
+        except OSError:
+            break
+        if not start_of(pid):
+            break
+        time.sleep(0.01)
+    return frozenset()
 
 
 def start_of(pid: int) -> int:

@@ -24,6 +24,7 @@ from fsmatrix.backends.ceph.places import own
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal import owned_dirs
+from fsmatrix.backends.journal.trusted import shared_refusal
 from fsmatrix.backends.local import provenance
 from fsmatrix.backends.local.directory import place_refusal
 from fsmatrix.backends.local.mounts import mounting
@@ -68,7 +69,8 @@ class CephfsMounted(Attached):
         """Why these options cannot work here."""
         path = self._chosen.path
         if path:
-            return place_refusal(Path(path)) or self._other_mount(Path(path))
+            where = Path(path)
+            return place_refusal(where) or shared_refusal(where) or self._other_mount(where)
         return self.mount_refusal() or library_refusal() or own.refusal(self._chosen)
 
     def _other_mount(self, path: Path) -> str:

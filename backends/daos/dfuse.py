@@ -24,6 +24,7 @@ from fsmatrix.backends.daos.mounts.options import FACTORS, FOUND, DaosDfuseOptio
 from fsmatrix.backends.daos.state import facts as daos_facts
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal import owned_dirs
+from fsmatrix.backends.journal.trusted import shared_refusal
 from fsmatrix.backends.local import provenance
 from fsmatrix.backends.local.directory import place_refusal
 from fsmatrix.backends.local.mounts import fuse, mounting
@@ -240,4 +241,5 @@ def _found_refusal(path: Path) -> str:
     trouble = fuse.trouble(path, servers=True)
     if trouble:
         return trouble
-    return place_refusal(path) or (f"{mount.point} is mounted read-only" if mount.read_only else "")
+    reason = place_refusal(path) or shared_refusal(path)
+    return reason or (f"{mount.point} is mounted read-only" if mount.read_only else "")

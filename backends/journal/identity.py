@@ -13,7 +13,6 @@ import json
 import os
 import re
 import secrets
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,12 +20,12 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.files import trust
+from fsmatrix.results.process import environment
 
 FILE = "identity.json"
 VARIABLE = "FSMATRIX_STORE"  # in the environment of what a store starts
 SESSION = "FSMATRIX_SESSION"  # and of what belongs to one session of it: its name
 LIMIT = 4096
-LOOKS = 20
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -80,16 +79,7 @@ def proof(store: str, session: str = "") -> dict[str, str]:
 
 def carries(pid: int, store: str, session: str = "") -> bool:
     """Whether a process was started with that proof in its environment."""
-    wanted = _as_bytes(proof(store, session))
-    for _ in range(LOOKS):
-        try:
-            text = Path(f"/proc/{pid}/environ").read_bytes()
-        except OSError:
-            return False
-        if text:
-            return wanted <= set(text.split(b"\0"))
-        time.sleep(0.01)  # in the middle of execve, or ending
-    return False
+    return _as_bytes(proof(store, session)) <= environment(pid)
 
 
 def carriers(store: str, session: str = "") -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from contextlib import ExitStack
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
@@ -21,13 +22,15 @@ def new_folder(
     kind: str,
     *,
     mode: int = 0o777,
+    at: int | None = None,
     failed: str = "{} cannot be made",
     **facts: str,
 ) -> Path:
     """Make the folder `name` (or `name-2`, ... where that exists), journalled as a `kind`.
 
     A present one is never taken: another shard may work in it, or something is still busy there.
-    BackendError if it cannot be made, with the text `failed` ({}: its path) before the reason.
+    `at`: a descriptor of `parent`, whose path others may lead elsewhere.  BackendError if it cannot
+    be made, with the text `failed` ({}: its path) before the reason.
     """
     for number in itertools.count(1):
         folder = parent / (name if number == 1 else f"{name}-{number}")
@@ -35,7 +38,7 @@ def new_folder(
             continue
         entry = journal.begin(kind, path=str(folder), **facts)
         try:
-            folder.mkdir(mode)
+            os.mkdir(folder if at is None else folder.name, mode, dir_fd=at)
         except FileExistsError:
             journal.end(entry)
             continue
@@ -49,16 +52,25 @@ def new_folder(
 def make_tree(parent: Path, tag: str, journal: Journal) -> Path:
     """Make `fsmatrix-<tag>` (or `...-2` where that exists) in `parent`, marked, with `data`.
 
-    Not even a directory with our tag is taken over.  BackendError if it cannot be made.
+    Not even a directory with our tag is taken over.  It is closed to others, and everything is
+    done by descriptors.  BackendError if it cannot be made.
     """
     if not tag or "/" in tag or "\0" in tag:
         raise BackendError(f"a tag names a directory and must not be {tag!r}")
-    folder = new_folder(parent, f"{PREFIX}{tag}", journal, "tree", tag=tag)
-    try:
-        tree.write_marker(folder, tag, journal.identity.store)
-        (folder / DATA).mkdir()
-    except OSError as error:
-        raise BackendError(f"{folder} cannot be used: {error.strerror}") from error
+    with ExitStack() as opened:
+        folder = parent.resolve()
+        try:
+            place = tree.walk(folder)
+            opened.callback(os.close, place)
+            name = f"{PREFIX}{tag}"
+            folder = new_folder(folder, name, journal, "tree", mode=tree.MODE, at=place, tag=tag)
+            flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+            made = os.open(folder.name, flags, dir_fd=place)
+            opened.callback(os.close, made)
+            tree.write_marker(tree.by_descriptor(made), tag, journal.identity.store)
+            os.mkdir(DATA, dir_fd=made)
+        except OSError as error:
+            raise BackendError(f"{folder} cannot be used: {error.strerror}") from error
     return folder
 
 

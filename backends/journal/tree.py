@@ -7,6 +7,7 @@ A tree is a directory with a marker file that holds its tag.  It is removed by d
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import stat
 from collections.abc import Iterator
@@ -20,10 +21,51 @@ from fsmatrix.backends.system import mounts
 
 STORE_MARKER = "store.json"  # of a results store
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PART = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MODE = 0o700  # of a tree: what others may do above it, nobody does in it
 
 
 class NotOurs(BackendError):
     """A directory that the suite did not make, or cannot prove to have made."""
+
+
+def walk(folder: Path) -> int:
+    """A descriptor (O_PATH) of a directory, reached from / without following a link.
+
+    OSError: NotADirectoryError if there is a link on the way, or whatever the kernel says.
+    """
+    here = os.open("/", _PART)
+    for part in folder.parts[1:]:
+        try:
+            below = os.open(part, _PART, dir_fd=here)
+        finally:
+            os.close(here)
+        here = below
+    return here
+
+
+def by_descriptor(descriptor: int) -> Path:
+    """A path of this process to a directory that it holds open, wherever its name is now."""
+    return Path(f"/proc/self/fd/{descriptor}")
+
+
+@functools.cache
+def held(folder: str, tag: str) -> Path:
+    """The tree that was made as `folder` with `tag`: by a descriptor that this process keeps.
+
+    Whoever may rename above it can neither hand us another one nor lead us out of it.
+    NotOurs if what is there is no tree of ours that is closed to others.
+    """
+    try:
+        descriptor = walk(Path(folder))
+    except OSError as error:
+        raise NotOurs(f"{folder} is not the directory that was made: {error.strerror}") from error
+    facts, mark = os.fstat(descriptor), _mark(descriptor)
+    closed = facts.st_uid == os.geteuid() and stat.S_IMODE(facts.st_mode) == MODE
+    if not closed or mark is None or mark.tag != tag:
+        os.close(descriptor)
+        raise NotOurs(f"{folder} is not the directory that was made: nothing is done in it")
+    return by_descriptor(descriptor)
 
 
 def write_marker(folder: Path, tag: str, store: str = "") -> None:

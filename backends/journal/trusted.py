@@ -15,6 +15,8 @@ from pathlib import Path
 
 from fsmatrix.results.files import trust
 
+MOST_LINKS = 40  # as the kernel's own limit
+
 
 def distrust(folder: Path, environ: Mapping[str, str] = os.environ) -> str:
     """Why somebody else could change `folder`, an absolute path (empty: nobody could).
@@ -28,18 +30,25 @@ def distrust(folder: Path, environ: Mapping[str, str] = os.environ) -> str:
     """
     if folder.is_symlink():
         return f"{folder} is a symbolic link"
-    owners = _owners(environ)
-    for part in (*reversed(folder.parents), folder):
-        if not os.path.lexists(part):
-            break
-        facts = part.lstat()
-        if stat.S_ISLNK(facts.st_mode) and facts.st_uid not in owners:
-            return f"{part} is a symbolic link of {_name(facts.st_uid)}"
-    place = folder.resolve()
-    if reason := _above(place, owners):
+    if reason := _above(folder, _owners(environ)):
         return reason
+    place = folder.resolve()
     flaw = trust.flaw(place, place.lstat(), folder=True) if os.path.lexists(place) else ""
     return f"{place} {flaw}" if flaw else ""
+
+
+def shared_refusal(folder: Path, environ: Mapping[str, str] = os.environ) -> str:
+    """Why root makes nothing in `folder`: others could put something else in its place.
+
+    Empty: they could not, or we are not root.
+    """
+    if os.geteuid() != 0 or not (reason := _above(folder / "made", _owners(environ))):
+        return ""
+    return (
+        f"{reason}: whoever may could lead what root does in {folder} elsewhere; run as an "
+        "ordinary user, choose a place that only root can rename (the sticky bit is enough in a "
+        "folder of root's), or a `directory` target with `shared_place: accept`"
+    )
 
 
 def distrust_file(file: Path, environ: Mapping[str, str] = os.environ) -> str:
@@ -53,18 +62,37 @@ def distrust_file(file: Path, environ: Mapping[str, str] = os.environ) -> str:
         return f"{place} belongs to {_name(facts.st_uid)}"
     if not stat.S_ISREG(facts.st_mode):
         return f"{place} is no regular file"
-    return _open(place, facts) or _above(place, owners)
+    return _open(place, facts) or _above(file, owners)
 
 
-def _above(place: Path, owners: set[int]) -> str:
-    """Why others could replace what is in a folder above `place` (empty: they cannot)."""
-    for part in filter(os.path.lexists, place.parents):
-        facts = part.lstat()
+def _above(path: Path, owners: set[int]) -> str:
+    """Why others could replace what is above `path`, links included (empty: they cannot)."""
+    for part, facts in _way(path):
         if facts.st_uid not in owners:
+            if stat.S_ISLNK(facts.st_mode):
+                return f"{part} is a symbolic link of {_name(facts.st_uid)}"
             return f"{part} belongs to {_name(facts.st_uid)}, who could replace what is in it"
-        if reason := _open(part, facts):
+        if not stat.S_ISLNK(facts.st_mode) and (reason := _open(part, facts)):
             return reason
     return ""
+
+
+def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Folders and links that the kernel passes on the way to what is there of an absolute path.
+
+    The last one, to which it leads, is not among them.
+    """
+    here, left, links = Path("/"), list(path.parts[1:]), 0
+    while left and os.path.lexists(here):
+        facts = here.lstat()
+        yield here, facts
+        name = left.pop(0)
+        here = here.parent if name == ".." else here / name
+        if here.is_symlink() and links < MOST_LINKS:
+            yield here, here.lstat()
+            target, links = here.readlink(), links + 1
+            left = [*target.parts[target.is_absolute() :], *left]
+            here = Path("/") if target.is_absolute() else here.parent
 
 
 @contextmanager

@@ -7,9 +7,9 @@ import re
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
@@ -24,12 +24,13 @@ from fsmatrix.backends.base import (
     Usable,
 )
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import owned_dirs, tree
+from fsmatrix.backends.journal import owned_dirs, tree, trusted
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import clients, deployment, provenance
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import devices
 from fsmatrix.backends.system.mounts import MEMORY_TYPES, Mount, mount_of
+from fsmatrix.backends.system.removal import remove_tree
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
 
@@ -42,6 +43,11 @@ class DirectoryOptions(BackendOptions):
     path: str  # absolute, or below ~, $HOME or $TMPDIR (/tmp where that is not set)
     expect_mount: bool = False  # refuse a path on the root file system
     expect_fs: str = ""  # refuse another type of file system: "lustre", "nfs", "xfs"
+    shared_place: Literal["refuse", "accept"] = Field(
+        "refuse",
+        description="root, where others may rename what is above the path; accept: with the "
+        "built-in player alone",
+    )
 
     @field_validator("path")
     @classmethod
@@ -93,9 +99,25 @@ class Directory(Backend):
     def refusal(self) -> str:
         """Why nothing may be written there."""
         try:
-            return place_refusal(expand(self._chosen.path)) or self._unexpected()
+            path = expand(self._chosen.path)
+            shared = "" if self._shared else trusted.shared_refusal(path)
+            return place_refusal(path) or shared or self._unexpected()
         except BackendError as error:
             return str(error)
+
+    @property
+    def _shared(self) -> bool:
+        """Whether others may rename above it, and root works there all the same."""
+        return self._chosen.shared_place == "accept" and os.geteuid() == 0
+
+    def engine_refusal(self, engine: str) -> str:
+        """Programs are given paths, which others may lead elsewhere."""
+        if engine == "player" or not self._shared:
+            return ""
+        return (
+            f"shared_place: accept is for the built-in player, which holds its directory open; "
+            f"{engine} opens paths, and others could lead root's elsewhere"
+        )
 
     def memory(self) -> str:
         """tmpfs or ramfs, if the path is on one."""
@@ -130,7 +152,10 @@ class Directory(Backend):
             backend=self.name,
             target=context.target,
             path=str(folder / owned_dirs.DATA),
-            details={"tree": str(folder), "tag": context.tag, "host": socket.gethostname()},
+            details={
+                **{"tree": str(folder), "tag": context.tag, "host": socket.gethostname()},
+                "shared_place": self._shared,
+            },
         )
 
     def release(self, access: Access, context: ProvisionContext) -> None:
@@ -165,11 +190,27 @@ class Directory(Backend):
         """Look whether this kernel sees the very tree that the conductor made."""
         del journal
         folder = Path(text(access.details, "tree"))
+        host = socket.gethostname()
         if tree.read_marker(folder) != access.details["tag"]:
             raise BackendError(
-                f"{folder}, made on host {access.details['host']}, is not seen on "
-                f"{socket.gethostname()}: is the same file system mounted there?"
+                f"{folder}, made on host {access.details['host']}, is not seen on {host}: is the "
+                "same file system mounted there?"
             )
+        if access.held:
+            tree.held(*access.held)
+        elif reason := trusted.shared_refusal(folder):
+            raise BackendError(f"{reason} (on {host})")
+
+    @classmethod
+    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
+        """In the tree that this process holds, where others may rename above it."""
+        del programs
+        (_runs(access) / name).mkdir(exist_ok=True)
+
+    @classmethod
+    def remove_run(cls, access: Access, name: str) -> None:
+        """As it was made."""
+        remove_tree(_runs(access) / name)
 
     @classmethod
     def cache(
@@ -177,7 +218,7 @@ class Directory(Backend):
     ) -> Evidence:
         """Of this kernel; what servers keep in memory stays."""
         root = Path(path_of(access))
-        evidence = page_cache.bring(root, files, state, method)
+        evidence = page_cache.bring(_runs(access), files, state, method)
         servers = "unknown" if clients.recognise_at(str(root), mount_of(root)) else "none"
         facts = {**evidence.facts, "server_caches": servers}
         return Evidence(evidence.state, evidence.method, facts)
@@ -202,6 +243,11 @@ class Directory(Backend):
             return [f"{path_of(access)} has gone"]
         mount: Mount = mount_of(path_of(access))
         return [f"{mount.point} has become read-only"] if mount.read_only else []
+
+
+def _runs(access: Access) -> Path:
+    """The folder of the runs' folders, as this process reaches it safely."""
+    return tree.held(*access.held) / owned_dirs.DATA if access.held else Path(path_of(access))
 
 
 def place_refusal(path: Path) -> str:

@@ -19,6 +19,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry, Journal
 from fsmatrix.backends.journal.proof import LeftAlone
 from fsmatrix.backends.journal.rollback import undo_image
+from fsmatrix.backends.journal.trusted import shared_refusal
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.results.evidence.values import text, whole
 from fsmatrix.results.units import format_size
@@ -70,12 +71,12 @@ def place_refusal(path: str, size: int) -> str:
         facts = file.lstat()
     except FileNotFoundError:
         if file.parent.is_dir():
-            return ""
+            return shared_refusal(file.parent)
         return f"image {file}: the directory {file.parent} does not exist"
     except OSError as error:
         return f"image {file}: {error.strerror}"
     if stat.S_ISREG(facts.st_mode) and facts.st_size == size:
-        return ""
+        return shared_refusal(file.parent)
     return f"image {file} exists and was not made by this campaign: name a path that does not"
 
 

@@ -23,7 +23,7 @@ from fsmatrix.backends.base import (
     Usable,
 )
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import owned_dirs, tree
+from fsmatrix.backends.journal import owned_dirs, tree, trusted
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import deployment, provenance
 from fsmatrix.backends.local.mounts import mounting
@@ -194,4 +194,4 @@ def _path_refusal(path: str) -> str:
         return f"{path} is {fstype}, not tmpfs"
     if not os.access(place, os.W_OK | os.X_OK):
         return f"{path} is not writable"
-    return tree.inside_refusal(place)
+    return trusted.shared_refusal(place) or tree.inside_refusal(place)

@@ -16,7 +16,7 @@ _FSOPEN_CLOEXEC = 1
 NEW_MOUNTS = 0x00020000  # linux/sched.h
 NEW_IPC = 0x08000000
 _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND = 0x2, 0x4, 0x20, 0x1000  # linux/mount.h
-_MS_REC, _MS_PRIVATE = 0x4000, 0x40000
+_MS_REC, _MS_SLAVE = 0x4000, 0x80000
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -80,9 +80,12 @@ def unshare(flags: int) -> None:
 
 
 def private_mounts() -> None:
-    """A mount namespace of this process's own, in which nothing reaches others; OSError if not."""
+    """A mount namespace of this process's own, from which nothing reaches others; OSError if not.
+
+    What others unmount in theirs is unmounted in it too, and so not kept busy.
+    """
     _check(libc().unshare(NEW_MOUNTS), "unshare")
-    _check(libc().mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), "/")
+    _check(libc().mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None), "/")
 
 
 def bind(path: Path, point: Path) -> None:

@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +30,9 @@ TYPES = {
     0x2FC12FC1: "zfs",
     0x0BD00BD0: "lustre",
 }
+# folders of the system itself, whose mounts programs may need
+_NAMES = ("bin", "dev", "etc", "lib", "lib64", "opt", "proc", "run", "sbin", "sys", "usr")
+SYSTEM = tuple(Path("/", name) for name in _NAMES)
 PATIENCE = 5.0  # seconds that processes which end anyway get to let go of a mount
 
 
@@ -89,6 +93,21 @@ def _plain(field: str) -> str:
 def mounts() -> list[Mount]:
     """The mounts of this mount namespace; a later one hides an earlier one at its point."""
     return parse_mountinfo(os.fsdecode(MOUNTINFO.read_bytes()))
+
+
+def not_needed(paths: Iterable[Path]) -> list[str]:
+    """Points of mounts that hold none of `paths` and nothing of the system; the innermost first.
+
+    A mount namespace that keeps them keeps other people's file systems busy.
+    """
+    needed = [path.resolve() for path in paths]
+
+    def holds(point: Path) -> bool:
+        return any(path.is_relative_to(point) for path in needed) or any(
+            point.is_relative_to(folder) for folder in (*needed, *SYSTEM)
+        )
+
+    return [mount.point for mount in reversed(mounts()) if not holds(Path(mount.point))]
 
 
 def mount_of(path: Path | str) -> Mount:

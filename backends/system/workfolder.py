@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PREFIX = "fsmatrix-work-"
-_NAME = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
+_DRAWN = "[a-z0-9_]{8}"  # what tempfile draws
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 TRIES = 10
 
@@ -24,7 +24,7 @@ TRIES = 10
 @contextmanager
 def work_folder() -> Iterator[Path]:
     """An empty folder of our own, gone with all files in it at the end.  OSError if none can be."""
-    path, handle = _locked()
+    path, handle = locked()
     try:
         yield path
     finally:
@@ -35,27 +35,17 @@ def work_folder() -> Iterator[Path]:
 def sweep() -> list[Path]:
     """Remove the folders of makers that are gone, of this user in this TMPDIR; which they were."""
     gone = []
-    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        if not _NAME.fullmatch(path.name):
-            continue
-        with contextlib.suppress(OSError):  # it just went, is in use, or another user's
-            handle = os.open(path, _FLAGS)
-            try:
-                facts = os.fstat(handle)
-                ours = facts.st_uid == os.geteuid() and stat.S_IMODE(facts.st_mode) == 0o700
-                if ours:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    _remove(path)
-                    gone.append(path)
-            finally:
-                os.close(handle)
+    for path, handle in abandoned():
+        _remove(path)
+        os.close(handle)
+        gone.append(path)
     return gone
 
 
-def _locked() -> tuple[Path, int]:
+def locked(prefix: str = PREFIX) -> tuple[Path, int]:
     """A new folder, and what keeps it locked; another one if a sweep was quicker."""
     for _ in range(TRIES):
-        path = Path(tempfile.mkdtemp(prefix=PREFIX))
+        path = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
         with contextlib.suppress(FileNotFoundError):
             handle = os.open(path, _FLAGS)
             with contextlib.suppress(OSError):  # a file system without locks: never swept either
@@ -63,7 +53,33 @@ def _locked() -> tuple[Path, int]:
             if os.fstat(handle).st_nlink and path.exists():
                 return path, handle
             os.close(handle)
-    raise FileNotFoundError(f"{PREFIX}* in {tempfile.gettempdir()} is removed again and again")
+    raise FileNotFoundError(f"{prefix}* in {tempfile.gettempdir()} is removed again and again")
+
+
+def abandoned(prefix: str = PREFIX, mode: int = 0o700) -> Iterator[tuple[Path, int]]:
+    """Folders of makers that are gone, of this user in this TMPDIR, each with its lock held."""
+    for path in made(prefix, mode):
+        with contextlib.suppress(OSError):  # it just went
+            handle = os.open(path, _FLAGS)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:  # it is in use
+                os.close(handle)
+                continue
+            yield path, handle
+
+
+def made(prefix: str = PREFIX, mode: int = 0o700) -> list[Path]:
+    """Folders of this user in this TMPDIR, whether their makers live or not."""
+    found = []
+    for path in sorted(Path(tempfile.gettempdir()).resolve().glob(f"{prefix}*")):
+        if not re.fullmatch(f"{re.escape(prefix)}{_DRAWN}", path.name):
+            continue
+        with contextlib.suppress(OSError):
+            facts = path.lstat()
+            if facts.st_uid == os.geteuid() and facts.st_mode == stat.S_IFDIR | mode:
+                found.append(path)
+    return found
 
 
 def _remove(path: Path) -> None:

@@ -50,7 +50,9 @@ class Launch:
         """The command line that first enters cgroup and namespaces; the pid stays the same."""
         argv = list(self.argv)
         if self.host:
-            apart = ["--uts", *(["--mount", "--ipc"] if self.private else [])]
+            # what others unmount later is unmounted here too
+            of_mounts = ["--mount", "--propagation", "slave", "--ipc"]
+            apart = ["--uts", *(of_mounts if self.private else [])]
             first = f"{self.private} && " if self.private else ""
             script = f'{first}hostname "$0" && exec "$@"'
             argv = ["unshare", *apart, "sh", "-c", script, self.host, *argv]

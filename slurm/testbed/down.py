@@ -15,6 +15,7 @@ from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.testbed import process
 from fsmatrix.backends.testbed.base import LEFT, end_daemons, left_alone
 from fsmatrix.backends.testbed.home import Home
+from fsmatrix.results.process import environment
 from fsmatrix.slurm.testbed.make import answer, look_at, namespace, open_files
 
 JOBS_END_WITHIN = 10.0  # seconds; KillWait is 5: jobs may clean up after themselves
@@ -148,8 +149,4 @@ def _logs_here(home: Home, pid: int) -> bool:
 
 
 def _names_conf(home: Home, pid: int) -> bool:
-    try:
-        words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return False
-    return os.fsencode(f"SLURM_CONF={home.conf}") in words
+    return os.fsencode(f"SLURM_CONF={home.conf}") in environment(pid)

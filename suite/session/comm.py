@@ -6,6 +6,7 @@ import json
 import platform
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -146,6 +147,7 @@ class MpiComm:
         sharing = self.handle.Split_type(MPI.COMM_TYPE_SHARED, key=self.rank)
         lowest = np.array([self.rank], dtype=np.int64)
         sharing.Bcast(lowest, root=0)  # its ranks are in the order of ours
+        _forget_names(sharing)
         sharing.Free()
         return str(MPI.Get_processor_name()), int(lowest[0])
 
@@ -182,3 +184,19 @@ class MpiComm:
             self._parts[key] = MpiComm(self.handle.Create_group(group))
             group.Free()
         return self._parts[key]
+
+
+def _forget_names(sharing: Any) -> None:
+    """Remove the names of Open MPI's shared memory once all ranks of a node have mapped it.
+
+    The memory ends with the ranks then, also where srun kills them: its names in /dev/shm would
+    stay, 4 MiB and more of a node's memory for each rank.  mpirun's lie in the session's folder.
+    """
+    from mpi4py import MPI
+
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    mapped = {line.split(maxsplit=5)[-1] for line in lines if "/dev/shm/sm_segment." in line}
+    whole = np.array([len(mapped) >= sharing.Get_size()])
+    sharing.Allreduce(MPI.IN_PLACE, whole, op=MPI.LAND)
+    for name in mapped if whole[0] else ():
+        Path(name).unlink(missing_ok=True)

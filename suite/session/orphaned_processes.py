@@ -13,10 +13,10 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsmatrix.backends.system.libc import libc
+from fsmatrix.results.process import environment
 
 if TYPE_CHECKING:
     import psutil
@@ -71,7 +71,7 @@ def _adopted(mark: str) -> list[psutil.Process]:
     import psutil  # not in every rank: only here
 
     wanted = f"{PROGRAM}={mark}".encode()
-    return [child for child in psutil.Process().children() if wanted in _environment(child.pid)]
+    return [child for child in psutil.Process().children() if wanted in environment(child.pid)]
 
 
 def _has_children() -> bool:
@@ -81,14 +81,6 @@ def _has_children() -> bool:
     except ChildProcessError:
         return False
     return True
-
-
-def _environment(pid: int) -> list[bytes]:
-    """Empty if the process has ended, or is not ours to look at."""
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
 
 
 def _gone(processes: list[psutil.Process], deadline: float) -> None:

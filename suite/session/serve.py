@@ -7,9 +7,11 @@ import os
 import socket
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import tree
 from fsmatrix.backends.player.ops import Place
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import Json
@@ -173,6 +175,8 @@ class Server:
             seed=command.seed,
         )
         root = command.roots[place.rank % len(command.roots)]
+        if command.held:
+            root = str(tree.held(*command.held) / Path(root).relative_to(command.held[0]))
         if command.playing is not None:
             merged, arrays = run_stream(
                 command.playing, root, place, comm, offset, command.oversubscribed

@@ -10,12 +10,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import re
 import shutil
 import signal
-import stat
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -23,6 +20,7 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import undo_pending
+from fsmatrix.backends.system import workfolder
 from fsmatrix.backends.system.mounts import mounts
 from fsmatrix.backends.testbed.ceph import testbed as ceph
 from fsmatrix.backends.testbed.daos import testbed as daos
@@ -39,7 +37,7 @@ GRACE = 20.0  # seconds that processes which end get until they are gone
 BEDS: Mapping[str | None, Callable[[Path], list[str]]] = {
     bed.kind.tag: bed.down for bed in (ceph.CephTestbed, daos.DaosTestbed, slurm.SlurmTestbed)
 }
-_NAME = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
+MODES = (0o711, 0o700)  # of the folder; the second while it is made
 
 
 class Place:
@@ -51,13 +49,10 @@ class Place:
     @classmethod
     def make(cls) -> Place:
         """A new one.  Others may pass through it (some tests become another user)."""
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
-        lock = _locked(folder)
-        if lock is None:
-            raise OSError(f"{folder}: cannot be locked")
+        folder, lock = workfolder.locked(PREFIX)
         for name in (TESTS, TEMPORARY):
-            (folder / name).mkdir(mode=0o711)
-        folder.chmod(0o711)
+            (folder / name).mkdir(mode=MODES[0])
+        folder.chmod(MODES[0])
         return cls(folder, lock)
 
     def unlock(self) -> None:
@@ -160,46 +155,16 @@ class Place:
 
 def dead_places() -> list[Place]:
     """Of runs of this user that were killed, in this TMPDIR."""
-    return [Place(path, lock) for path in _places() if (lock := _locked(path)) is not None]
+    return [Place(*found) for mode in MODES for found in workfolder.abandoned(PREFIX, mode)]
 
 
 def others() -> list[Path]:
     """Folders of runs of this user that are alive, this one's too."""
-    alive = []
-    for path in _places():
-        if (lock := _locked(path)) is None:
-            alive.append(path)
-        else:
-            os.close(lock)
-    return alive
-
-
-def _places() -> list[Path]:
-    """Folders of runs of this user, in the order of their names."""
-    found = []
-    for path in Path(tempfile.gettempdir()).resolve().glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):
-            facts = path.lstat()
-            ours = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid()
-            if ours and _NAME.fullmatch(path.name):
-                found.append(path)
-    return sorted(found)
-
-
-def _locked(folder: Path) -> int | None:
-    """A descriptor with the lock of a folder of this user; None if another process has it."""
-    try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        if os.fstat(handle).st_uid == os.geteuid():
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return handle
-    except OSError:
-        pass  # its run lives
-    os.close(handle)
-    return None
+    dead = dead_places()
+    for place in dead:
+        os.close(place._lock)
+    gone = {place.folder for place in dead}
+    return [path for mode in MODES for path in workfolder.made(PREFIX, mode) if path not in gone]
 
 
 def _tried(undo: Callable[[Path], list[str]], folder: Path) -> list[str]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +18,7 @@ from fsmatrix.backends.daos.tools.answers import Member
 from fsmatrix.backends.daos.tools.dmg import Control
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry
-from fsmatrix.backends.system import tools
+from fsmatrix.backends.system import mounts, tools
 from fsmatrix.backends.testbed import daemons, network, sockets
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.daos import conf, nodes
@@ -32,8 +34,6 @@ AGENT_SOCKET = "daos_agent.sock"
 _POLL = 0.1
 _FORMATTING = re.compile(r"[Ff]ormat required")  # in the log of a server that waits for it
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-# A node sees its own network below /sys, and has a memory of its own for sockets.
-_PRIVATE = f"mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs {conf.NODE_SOCKETS}"
 
 
 @dataclass
@@ -111,10 +111,20 @@ class Making:
                 (self._program("daos_server", name), "start", "--config", str(path)),
                 namespace=self.network.namespace(node),
                 host=name,
-                private=_PRIVATE,
+                private=self._private(),
                 environment=environment(),
             ),
         )
+
+    def _private(self) -> str:
+        """A node sees its own network below /sys, has a memory of its own for sockets, and holds
+        no file system of others.
+        """
+        names = ":".join(environment().values()).split(":")
+        needed = [self.home.folder, Path(sys.prefix), *(Path(name) for name in names if name)]
+        leave = shlex.join(["umount", "--lazy", *mounts.not_needed(needed)])
+        own = f"mount -t sysfs sysfs /sys && mount -t tmpfs tmpfs {conf.NODE_SOCKETS}"
+        return f"{{ {leave} 2>/dev/null || true; }} && {own}"
 
     def _waits(self, node: int) -> Callable[[], bool]:
         log = self.home.folder / f"node{node}" / "server.log"

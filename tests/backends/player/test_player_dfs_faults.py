@@ -179,8 +179,8 @@ def test_a_hung_agent_is_told_within_ten_seconds_by_default(doubled: Storage) ->
     doubled.faults(hung_agent=1)
     script = OPEN + (
         "import os, time\nos.environ['FSMATRIX_DOUBLE'] = given['folder']\n"
-        "began = time.monotonic()\nprint(attempt(given['root'])[1], time.monotonic() - began)\n"
-        "os._exit(0)\n"
+        "began = time.monotonic()\nprint(attempt(given['root'])[1], time.monotonic() - began, "
+        "flush=True)\nos._exit(0)\n"
     )
     given = {"root": Place(doubled, "").root(), "folder": str(doubled.folder)}
     began = time.monotonic()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed import process
+from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.process import Recorded, Seen
 
 PATIENCE = 60.0  # seconds; a bound for a machine under load
@@ -61,3 +65,45 @@ def test_a_process_whose_pid_was_not_written_down_is_found_by_its_command_line(
         assert process.ours(replace(facts, after=seen.start + 1)) is None
     finally:
         assert process.end([facts]) == (["x"], [])
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("unmounted", ["before", "after"])
+def test_a_daemon_keeps_no_file_system_of_others_busy(unmounted: str, tmp_path: Path) -> None:
+    """One that it does not need it leaves; one that goes later goes in its namespace too, where
+    the machine's mounts are shared at all.
+    """
+    point, needed = tmp_path / "theirs", tmp_path / "ours"
+    for folder in (point, needed):
+        folder.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "fsmatrix-test", folder], check=True)
+    try:
+        subprocess.run(["mount", "--make-shared", point], check=True)
+        left = mounts.not_needed([needed / "data"] if unmounted == "before" else [tmp_path])
+        assert (str(point) in left) is (unmounted == "before")
+        assert str(needed) not in left
+        script = f"{shlex.join(['umount', '--lazy', *left])} || true"
+        command = Launch("x", ("sleep", "300"), host="x", private=script).command
+        seen = process.spawn(command, tmp_path / "log")
+        facts = Recorded(role="x", argv=tuple(command), pid=seen.pid, start=seen.start)
+        try:
+            assert _sleeps(seen.pid)
+            subprocess.run(["umount", point], check=True)
+            held = Path(f"/proc/{seen.pid}/mountinfo").read_text()
+            assert str(point) not in held
+            assert str(needed) in held
+        finally:
+            process.end([facts])
+    finally:
+        for folder in (point, needed):
+            subprocess.run(["umount", "--quiet", folder], check=False, capture_output=True)
+
+
+def _sleeps(pid: int) -> bool:
+    """Whether the program itself runs, after all that comes before it."""
+    deadline = time.monotonic() + PATIENCE
+    while (now := process.look(pid)) and now.argv[:1] != ("sleep",):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.01)
+    return now is not None

@@ -219,7 +219,7 @@ def test_a_pool_becomes_full(place: Any, backend: str) -> None:
     """By quota, in the middle: a failed run that says so, and nothing waits for the space."""
     pool = RADOS if backend == "rados" else DATA
     # objects that grow are refused, some seconds later; writing again what is there is not
-    chunk = "4KiB" if backend == "rados" else "2KiB"  # clients of CephFS write behind
+    chunk = "4KiB" if backend == "rados" else "512"  # clients of CephFS write behind
     options = f"bytes_per_process: 768MiB, chunk: {chunk}"  # tens of seconds
     running = place.start(
         backend=backend, target=TWO[backend], work=options, limit="60s", repetitions=2
