@@ -44,7 +44,7 @@ class DirectoryOptions(BackendOptions):
     expect_mount: bool = False  # refuse a path on the root file system
     expect_fs: str = ""  # refuse another type of file system: "lustre", "nfs", "xfs"
     shared_place: Literal["refuse", "accept"] = Field(
-        "refuse",
+        default="refuse",
         description="root, where others may rename what is above the path; accept: with the "
         "built-in player alone",
     )
