@@ -240,9 +240,8 @@ class Runner:
             text = text.replace("{journal}", str(self.context.journal))
             return text.replace("{seed}", str(run.spec.seed))
 
-        given = self.environment.backend.environment(self.access)
-        before = ("env", *(f"{name}={value}" for name, value in given.items())) if given else ()
-        argv = (*before, *map(filled, what.argv))
+        own = self.environment.backend.environment(self.access)
+        argv = tuple(programs.given(own, [*map(filled, what.argv)]))
         files = {name: filled(text) for name, text in what.files.items()}
         run.builder.argv.append(argv)
         if step.where != "mpi":

@@ -92,11 +92,10 @@ class ApartPlayer:
         self._socket, theirs = socket.socketpair()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         with theirs:
+            argv = [sys.executable, "-P", "-m", __name__, str(theirs.fileno())]
             self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
-                programs.dying_with_us(
-                    [sys.executable, "-P", "-m", __name__, str(theirs.fileno())]
-                ),
-                env=programs.clean_environment(environment),
+                programs.dying_with_us(programs.given(environment, argv)),
+                env=programs.clean_environment(),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
