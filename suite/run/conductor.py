@@ -146,8 +146,8 @@ class Conductor:
             attachment = self._on_testbed(attachment, context)
             access = attachment.backend.provision(attachment.level, context)
         except (BackendError, OSError) as error:
-            self._give_up(todo, f"{attachment.target} could not be provided: {error}")
             self._take_down(attachment, context)
+            self._give_up(todo, f"{attachment.target} could not be provided: {error}")
             return
         try:
             self._check_allowed(access)
@@ -264,7 +264,12 @@ class Conductor:
             )
 
     def _give_up(self, todo: list[RunSpec], reason: str) -> None:
-        """Record every run of a plot as failed for the same reason, which is said once."""
+        """Record every run of a plot as failed for the same reason, which is said once.
+
+        Interrupted if everything here is being stopped: what was ended by that is no failure.
+        """
+        if self.stop.is_coming(self.settings.in_job):
+            raise Interrupted
         target = todo[0].case.target
         text = f"{len(todo)} runs of {target}: {reason}"
         again = (target, reason) in self._given_up

@@ -69,8 +69,10 @@ class Runner:
             self._steps(run)
             parsed = self._parsed(run)
         except RunFailed as problem:
+            self._stopped()
             status, error, failure = problem.status, str(problem), problem.facts
         except NodeError as problem:
+            self._stopped()
             status, error, failure = "failed", str(problem), problem.facts
         except SessionError as problem:
             broken = problem
@@ -99,6 +101,11 @@ class Runner:
             texts=builder.texts,
         )
         return record, broken
+
+    def _stopped(self) -> None:
+        """Interrupted if everything here is being stopped: what was ended by that did not fail."""
+        if self.session.stop.is_coming(self.settings.in_job):
+            raise Interrupted
 
     @staticmethod
     def _parsed(run: RunContext) -> Parsed:
