@@ -137,6 +137,13 @@ def output_on_target(record: RunRecord) -> Iterator[Remark]:
         yield "info", "", f"{where}; results were written while nothing was timed", {}
 
 
+def data_left(record: RunRecord) -> Iterator[Remark]:
+    """The measurement was finished, and the run's data could not be removed."""
+    if reason := record.evidence.not_removed:
+        message = f"the run's data could not be removed: {reason}"
+        yield "warning", "", message, {"not_removed": reason}
+
+
 def _other_bytes(record: RunRecord, phase: Phase) -> dict[str, float]:
     """Bytes that a device moved in the direction in which a phase of data moves none itself."""
     read, written = data_bytes(phase)
@@ -195,6 +202,14 @@ AUDITS = (
         nodes_disagree,
         "nodes are counted by boot id and host name: give each host a name of its own, and check "
         "that MPI uses shared memory within a node and nowhere else",
+    ),
+    Audit(
+        "data-left",
+        1,
+        "phase",
+        data_left,
+        "the numbers hold, they were measured before; runs after it had less space until its "
+        "target was detached (or --resume removed it): look at what the storage said then",
     ),
     Audit("output-on-target", 2, "run", output_on_target, "put the output (-o) elsewhere"),
 )

@@ -121,8 +121,9 @@ class Conductor:
             self.summary.interrupted, self.summary.signal = True, self.stop.signal
             self.tell(Event("stopped", "stopped on request; --resume goes on from here"))
         finally:
-            for backend, context in self._used.values():
-                self._quietly("clean up", partial(backend.finish, context))
+            for target, (backend, context) in self._used.items():
+                self._quietly(f"clean up of {target}", partial(backend.finish, context))
+            self._tell_what_stays()
         return self.summary
 
     # -- one attachment ----------------------------------------------------------------------
@@ -281,6 +282,16 @@ class Conductor:
 
     def _done(self, spec: RunSpec) -> bool:
         return self.store.done(spec.case.case_id, spec.repetition, self.settings.retry_failed)
+
+    def _tell_what_stays(self) -> None:
+        """What this process has made and could not remove, by name."""
+        try:
+            left = [entry.thing for entry in self._journal().pending() if entry.is_own]
+        except BackendError as error:
+            left = [f"what the journals hold: {error}"]
+        if left:
+            named = ", ".join(dict.fromkeys(left))
+            self.tell(Event("warning", f"still there: {named}; `run --resume` removes it"))
 
     def _quietly(self, what: str, action: Callable[[], object]) -> None:
         """Clean-up goes on whatever fails; what failed is told, and stays in the journal."""

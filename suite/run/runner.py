@@ -66,7 +66,7 @@ class Runner:
         if spec.engine_before:
             builder.evidence = replace(builder.evidence, engine_before=spec.engine_before)
         try:
-            self._steps(run)
+            broken = self._steps(run)
             parsed = self._parsed(run)
         except RunFailed as problem:
             self._stopped()
@@ -128,7 +128,8 @@ class Runner:
         return parsed
 
     # -- the steps -------------------------------------------------------------------------
-    def _steps(self, run: RunContext) -> None:
+    def _steps(self, run: RunContext) -> SessionError | None:
+        """All of them, and the removal of what they made; a session's error in that alone."""
         spec, builder = run.spec, run.builder
         self.environment.world(run)
         run = replace(run, roots=self.environment.make_run(spec))
@@ -152,16 +153,24 @@ class Runner:
         except (RunFailed, NodeError) as reason:
             self._clear_away(run, reason)
             raise
-        self.environment.remove_run(spec)
+        return self._remove(run)
 
     def _clear_away(self, run: RunContext, reason: RunFailed | NodeError) -> None:
         """Remove the place of a run that failed; what fails now never hides the reason."""
+        if problem := self._remove(run):
+            raise SessionDied(f"{reason}; then, removing: {problem}", **reason.facts) from reason
+
+    def _remove(self, run: RunContext) -> SessionError | None:
+        """Remove the run's place; what stays goes with the attachment, and the record says why.
+
+        The session's error, if that is gone.
+        """
         try:
             self.environment.remove_run(run.spec)
-        except NodeError as problem:  # the rest goes with the attachment
-            run.builder.evidence = replace(run.builder.evidence, not_removed=str(problem))
         except SessionError as problem:
-            raise SessionDied(f"{reason}; then, removing: {problem}", **reason.facts) from reason
+            run.builder.evidence = replace(run.builder.evidence, not_removed=str(problem))
+            return None if isinstance(problem, NodeError) else problem
+        return None
 
     def _step(self, run: RunContext, step: Step) -> list[Output]:
         if isinstance(step.what, Argv):
