@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 import secrets
+import select
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,12 +32,13 @@ from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.run import provenance
 from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.events import Event, Facts, Listener
+from fsmatrix.suite.run.health import HEALTH_SECONDS, asked_once, new_ones
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.session.client import orphaned_sessions
 from fsmatrix.suite.session.client.client import Session
-from fsmatrix.suite.session.client.death import SessionError
+from fsmatrix.suite.session.client.death import SessionError, StorageStalled
 from fsmatrix.suite.session.messages import Call
 from fsmatrix.suite.session.stopping import Interrupted, StopFlag
 
@@ -192,19 +194,33 @@ class Conductor:
         """Sessions until every run is done; `todo` loses what is recorded."""
         barren = 0
         reason = ""
+        stalled: StorageStalled | None = None
         try:
             while todo and barren < BARREN_SESSIONS:
                 before = len(todo)
                 try:
+                    if stalled is not None:
+                        self._require_well(attachment.backend, access, stalled)
                     self._session(attachment, access, todo)
                 except (SessionError, LauncherError, OSError) as error:
                     reason = str(error)
+                    stalled = error if isinstance(error, StorageStalled) else None
                     self.tell(Event("warning", f"the session ended: {reason}"))
                 barren = 0 if len(todo) < before else barren + 1
             if todo:
                 self._give_up(todo, f"no session came up: {reason}")
         finally:
             self._quietly("unmount", lambda: attachment.backend.unmount(access, self._journal()))
+
+    def _require_well(self, backend: Backend, access: Access, stalled: StorageStalled) -> None:
+        """StorageStalled, after a pause, if the storage on which a run stood still is not well."""
+        said = asked_once(partial(backend.responds, access), HEALTH_SECONDS)
+        if said := new_ones(said, stalled.known):
+            select.select([self.stop], [], [], self.settings.time_without_progress)
+            if self.stop.signal:
+                raise Interrupted
+            text = f"no operation completed in a run before, and the storage still said: {said[0]}"
+            raise StorageStalled(text, stalled.known)
 
     def _session(self, attachment: Attachment, access: Access, todo: list[RunSpec]) -> None:
         scratch = orphaned_sessions.Scratch.drawn(self.journals)

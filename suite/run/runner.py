@@ -13,10 +13,17 @@ from fsmatrix.results.record import RunRecord, Status
 from fsmatrix.suite.run import assemble, outputs
 from fsmatrix.suite.run.assemble import RunBuilder, RunContext
 from fsmatrix.suite.run.environment import REST_SECONDS, RunEnvironment, SessionContext
+from fsmatrix.suite.run.health import SHOWN
 from fsmatrix.suite.run.outputs import RunFailed
 from fsmatrix.suite.run.spec import RunSpec, now
 from fsmatrix.suite.session import programs
-from fsmatrix.suite.session.client.death import DeadlinePassed, NodeError, SessionDied, SessionError
+from fsmatrix.suite.session.client.death import (
+    DeadlinePassed,
+    NodeError,
+    SessionDied,
+    SessionError,
+    StorageStalled,
+)
 from fsmatrix.suite.session.client.loopback import WhileStarting
 from fsmatrix.suite.session.messages import (
     Playing,
@@ -77,8 +84,9 @@ class Runner:
         except SessionError as problem:
             broken = problem
             status = "timeout" if isinstance(problem, DeadlinePassed) else "failed"
-            troubles = self.environment.health_without_session()
-            error, failure = str(problem) + _storage_troubles(builder, troubles), problem.facts
+            error, failure = str(problem), problem.facts
+            if not isinstance(problem, StorageStalled):
+                error += _storage_troubles(builder, self.environment.health_without_session())
         if status != "ok" and builder.phases:  # the session's own ones before the failure
             parsed = spec.workload.parse(spec.case, builder.outputs)
         elif parsed.failure:
@@ -184,6 +192,7 @@ class Runner:
             driver=self.context.driver,
             implementation=self.settings.implementation,
             environment=self.environment.backend.environment(self.access),
+            progress=str(self.session.progress.path),
         )
         answer, arrays = self._command(run, step, playing=playing)
         assert answer.merged is not None  # of a stream
@@ -231,7 +240,11 @@ class Runner:
         # a program that passes the deadline is ended by its leader, which then answers
         rest = 2 * GRACE + REST_SECONDS if program is not None else 0.0
         late = f"{step.name}: no answer within {self.environment.limit}"
-        answer, arrays = self.session.request(command, StepAnswer, run.left() + rest, late=late)
+        stall = self.environment.stall_watch() if playing is not None else None
+        look = stall.look if stall is not None else None
+        answer, arrays = self.session.request(
+            command, StepAnswer, run.left() + rest, late=late, look=look
+        )
         if len(ranks) >= len(builder.ranks):
             builder.ranks = tuple(
                 replace(rank, cpus=cpus, affinity=affinity)
@@ -324,5 +337,5 @@ class Runner:
 def _storage_troubles(builder: RunBuilder, now: Sequence[str]) -> str:
     """What is wrong with the storage, for the reason of a run whose session did not answer."""
     sentences = [*now, *(text for of_step in builder.evidence.health.values() for text in of_step)]
-    shown = "; ".join(dict.fromkeys(sentences[:3]))
+    shown = "; ".join(dict.fromkeys(sentences[:SHOWN]))
     return f"; the storage said: {shown}" if shown else ""
