@@ -303,6 +303,7 @@ def test_facts_of_a_daos_container(standin: Standin, context: ProvisionContext) 
         "checksums": "none", "ec_encoder": "none", "chunk_size": 4 << 20, "transport": "TCP",
         "encrypted": False, "data_cache": "none", "metadata_cache": "none", "storage_nodes": 1,
         "media": daos.SCM, "metadata_media": daos.SCM, "usable_bytes": 4000002048,
+        "shared_cores": "none",
     }  # fmt: skip
 
 
