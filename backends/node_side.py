@@ -158,3 +158,8 @@ class NodeSide(ABC):
         """What is wrong with the system now (empty: nothing known)."""
         del access
         return []
+
+    @classmethod
+    def responds(cls, access: Access) -> list[str]:
+        """As `health`, asked when no operation completes: whether what holds data answers."""
+        return cls.health(access)

@@ -76,7 +76,7 @@ def _plain(text: str) -> str:
 
 
 def _cell(ax: Axes, of: Comparison, cell: Compared, place: float) -> None:
-    marker, shade, filled = STYLES[cell.kind]
+    marker, shade, filled = STYLES["too few" if of.one_machine else cell.kind]
     ratio = cell.ratio
     if math.isfinite(ratio.low):
         ax.plot(
@@ -94,7 +94,7 @@ def _cell(ax: Axes, of: Comparison, cell: Compared, place: float) -> None:
         markersize=6,
         linestyle="none",
         markerfacecolor=shade if filled else "white",
-        label=textwrap.fill(of.word(cell.kind), 24),
+        label="not judged" if of.one_machine else textwrap.fill(of.word(cell.kind), 24),
     )
     if cell.doubts:
         ax.annotate(

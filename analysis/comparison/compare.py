@@ -35,6 +35,8 @@ from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.rows import Table, table
 from fsmatrix.analysis.comparison.whole import factor_effects, whole_mean
 from fsmatrix.analysis.data import matrices
+from fsmatrix.analysis.data.cluster import on_one_machine
+from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.stats.testing.pooled import pooled
 from fsmatrix.analysis.units import METRICS, OWN, Metric, Unit
 
@@ -182,6 +184,7 @@ def _of_part(look: _Look, judged: _JudgedPair, part: WorkPart) -> Comparison:
         ),
         alone=alone,
         remarks=remarks(of, cells, pair.sides, look.free, options.ignore),
+        one_machine=of.by == ("target",) and on_one_machine(of.ds, rows(of.ds), pair.sides),
     )
 
 

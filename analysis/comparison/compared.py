@@ -107,6 +107,8 @@ class ComparedSides:
     remarks: tuple[str, ...]
     varying: tuple[str, ...] = ()  # factors that tell the cells apart
     part: str = ""  # engine, data or metadata, if the sides have several comparisons
+    # both sides ran on test beds of one machine: who is faster there says nothing of the systems
+    one_machine: bool = False
 
     @property
     def title(self) -> str:

@@ -11,6 +11,7 @@ from fsmatrix.analysis.comparison import words
 from fsmatrix.analysis.comparison.advice import extension_of, patterns, tested
 from fsmatrix.analysis.comparison.compared import ComparedSides
 from fsmatrix.analysis.comparison.extension import Extension
+from fsmatrix.analysis.data.cluster import ONE_MACHINE
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.dependence import dependent_words
 from fsmatrix.analysis.units import labelled
@@ -27,15 +28,21 @@ class Comparison(ComparedSides, Drawn):
 
     @property
     def says(self) -> list[str]:
-        """The answer first, then how sure, then what it does not cover."""
-        sentences = [words.headline(self), words.mean(self), *self._ahead()]
-        sentences += patterns(self) + words.extremes(self)
-        advice = (self.extension.says, tested(self), self.record.says(self.alpha))
-        sentences += [line for line in advice if line]
+        """The answer first, then how sure, then what it does not cover.
+
+        Of test beds on one machine there is no answer.
+        """
+        sentences = [f"{ONE_MACHINE}."] if self.one_machine else self._answers()
         sentences += words.doubts(self) + self._both() + self._alone() + self._dependent()
         sentences += [spread.says for spread in self.spreads]
         sentences += self.effect_lines
         return sentences + list(self.remarks)
+
+    def _answers(self) -> list[str]:
+        sentences = [words.headline(self), words.mean(self), *self._ahead()]
+        sentences += patterns(self) + words.extremes(self)
+        advice = (self.extension.says, tested(self), self.record.says(self.alpha))
+        return sentences + [line for line in advice if line]
 
     def _ahead(self) -> list[str]:
         """A count of wins over all cells, where the headline has none."""
@@ -135,6 +142,7 @@ class Comparison(ComparedSides, Drawn):
                 "by": self.by,
                 "metric": self.metric.name,
                 "part": self.part,
+                "one_machine": self.one_machine,
                 "tolerance": self.tolerance,
                 "alpha": self.alpha,
                 "level": self.level,

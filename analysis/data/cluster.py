@@ -7,7 +7,7 @@ limited link) shows how things behave, never how fast hardware is: every chart o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +15,8 @@ import xarray as xr
 
 from fsmatrix.analysis.data.load import Array, Rows, environments
 from fsmatrix.analysis.units import Level, factor_title, labelled, level_text
+from fsmatrix.results.evidence.deployment import POLLED, SHARED
+from fsmatrix.results.evidence.values import JsonObject, inside
 
 # facts about a cluster that must stand in every chart where they do not vary in it
 ALWAYS = (
@@ -28,12 +30,16 @@ EMULATED = (
 )
 
 
+ONE_MACHINE = "test beds on one machine: they share its cores; not comparable as systems"
+
+
 @dataclass(frozen=True)
 class Cluster:
     """What stands beside every chart."""
 
     facts: tuple[str, ...] = ()  # in words, with "(emulated)"
     emulated: Mapping[str, str] = field(default_factory=dict)  # factor -> what stands behind it
+    one_machine: bool = False  # ONE_MACHINE holds of all targets
 
     @property
     def setting(self) -> str:
@@ -74,7 +80,32 @@ def cluster_of(
         elif name in owners:
             sentence = _followed(columns[name], name, columns[owners[name]], owners[name])
             facts.append(f"{factor_title(name)} {sentence}{made_up.get(name, '')}")
-    return Cluster(tuple(facts), made_up)
+    return Cluster(tuple(facts), made_up, on_one_machine(ds, data))
+
+
+def on_one_machine(ds: xr.Dataset, data: Rows, targets: Collection[str] = ()) -> bool:
+    """Whether these targets (default: all), two or more, all ran on test beds of one machine.
+
+    A bed: its storage nodes are emulated, or its servers work on the cores of clients.
+    """
+    index = data.columns.get("environment_index")
+    if index is None or "target" not in data.factors:
+        return False
+    columns = data.factor("target")
+    concerned = np.isin(columns, list(targets)) if targets else np.ones(len(data), dtype=bool)
+    if np.unique(columns[concerned]).size < 2:
+        return False
+    every = environments(ds)
+    used = [int(number) for number in np.unique(index[concerned])]
+    if not all(0 <= number < len(every) and _is_bed(every[number]) for number in used):
+        return False
+    return len({str(inside(every[number], "machine").get("host", "")) for number in used}) == 1
+
+
+def _is_bed(environment: JsonObject) -> bool:
+    shared = inside(environment, "target", "deployment").get("shared_cores")
+    nodes = inside(environment, "realised").get("storage_nodes")
+    return nodes == "emulated" or shared in (SHARED, POLLED)
 
 
 def _followed(column: Array, name: str, owner: Array, owner_name: str) -> str:

@@ -17,6 +17,7 @@ import xarray as xr
 from fsmatrix.analysis.comparison.advice import extension_of
 from fsmatrix.analysis.comparison.options import TOLERANCE, ComparisonOptions
 from fsmatrix.analysis.data import summary
+from fsmatrix.analysis.data.cluster import ONE_MACHINE
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.roles import ROLES
 from fsmatrix.analysis.data.study import Study, study
@@ -28,7 +29,7 @@ from fsmatrix.analysis.lessons.nodes import node_lessons
 from fsmatrix.analysis.lessons.processes import process_lessons
 from fsmatrix.analysis.lessons.ranking import ranked
 from fsmatrix.analysis.lessons.result import Lessons
-from fsmatrix.analysis.lessons.words import Bound
+from fsmatrix.analysis.lessons.words import Bound, Lesson
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.stats.testing.tests import ALPHA
 from fsmatrix.analysis.steps import step
@@ -64,8 +65,11 @@ def lessons(
     factors = _by_factor(ds, only)
     lost = evidence.valueless(ds, factors)
     options = replace(options, where=factors)
-    compared, refused = pairs_compared(ds, targets if few else (), options)
-    if not few:
+    apart = few and not of.cluster.one_machine
+    compared, refused = pairs_compared(ds, targets if apart else (), options)
+    if of.cluster.one_machine:
+        answers = [Lesson("backend", "", (), "cannot be said", ONE_MACHINE, "cannot be said")]
+    elif not few:
         answers = ranked(of, targets)
     elif len(targets) < 2:
         answers = [only_one(targets, lost)]

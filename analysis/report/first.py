@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import xarray as xr
 
+from fsmatrix.analysis.data.cluster import ONE_MACHINE
 from fsmatrix.analysis.data.load import campaign_json
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.lessons.result import Lessons
@@ -34,6 +35,8 @@ def first_screen(
     ds: xr.Dataset, summary: Summary, lessons: Lessons | str, colours: Mapping[str, str], place: str
 ) -> First:
     """From lessons, or the sentence why there are none; `place`: the results directory."""
+    if summary.cluster.one_machine:
+        return First(f"{ONE_MACHINE}.")
     if isinstance(lessons, str):
         return First(lessons)
     if summary.many_targets:

@@ -97,7 +97,8 @@ def _part(group: CellGroup, targets: Sequence[str], metric: Metric) -> PivotPart
             raise AssertionError(f"two cells of {cell.target} in one row: {key} of {factors}")
         row[column] = cell
     columns = tuple(targets) or (MEDIAN,)
-    pivot_rows = (_line(row, factors, columns, metric, unit) for row in lines.values())
+    marked = not group.cluster.one_machine
+    pivot_rows = (_line(row, factors, columns, metric, unit, marked) for row in lines.values())
     return PivotPart(
         title=metric.title,
         conditions=group.title,
@@ -114,14 +115,25 @@ def _says_something(line: PivotRow) -> bool:
 
 
 def _line(
-    row: dict[str, Cell], factors: Sequence[str], columns: Sequence[str], metric: Metric, unit: Unit
+    row: dict[str, Cell],
+    factors: Sequence[str],
+    columns: Sequence[str],
+    metric: Metric,
+    unit: Unit,
+    marked: bool,
 ) -> PivotRow:
+    """`marked`: what is clear of all others in its row is told."""
     some = next(iter(row.values()))
     medians = {target: cell.metrics[metric.name] for target, cell in row.items()}
     return PivotRow(
         levels=tuple(level_text(name, some.levels[name]) for name in factors),
         entries=tuple(
-            _entry(row[target], metric, unit, _clear(target, medians, metric.more_is_better))
+            _entry(
+                row[target],
+                metric,
+                unit,
+                marked and _clear(target, medians, metric.more_is_better),
+            )
             if target in row
             else None
             for target in columns

@@ -176,9 +176,11 @@ def _compared(comparison: Comparison, draw: bool) -> Block:
                 else f" [{brief(cell.ratio.low)}, {brief(cell.ratio.high)}]"
             ),
             _pooled(cell) if pooled else "",
-            "" if cell.verdict.p != cell.verdict.p else p_text(cell.verdict.p),
-            cell.kind.replace(" ", "-"),
-            comparison.word(cell.kind),
+            ""
+            if cell.verdict.p != cell.verdict.p or comparison.one_machine
+            else p_text(cell.verdict.p),
+            "" if comparison.one_machine else cell.kind.replace(" ", "-"),
+            "" if comparison.one_machine else comparison.word(cell.kind),
             "; ".join(cell.doubts),
         )
         for cell in comparison.cells
@@ -186,7 +188,7 @@ def _compared(comparison: Comparison, draw: bool) -> Block:
     return Block(
         heading=f"{comparison.title}: {comparison.a} against {comparison.b}",
         says=tuple(comparison.says),
-        images=_pictured(comparison)[0] if draw else (),
+        images=_pictured(comparison)[0] if draw and not comparison.one_machine else (),
         columns=(
             "cell",
             f"{comparison.a}, {comparison.unit.label}",

@@ -15,6 +15,7 @@ from fsmatrix.results.evidence.deployment import (
     NONE,
     RDMA,
     SERVER,
+    SHARED,
     TCP,
     WRITE_BACK,
     Deployment,
@@ -152,6 +153,7 @@ def _of_servers(pool: JsonObject, ceph: JsonObject) -> Deployment:
         metadata_media=media,
         server_memory=whole(hardware, "memory"),
         server_cores=positive(hardware["cores"]),
+        shared_cores=SHARED if hardware["cores"] else NONE,
         checksums=_checksums(inside(ceph, "configuration")) if bluestore else None,
         fill=sum(whole(node, "kb_used") for node in sizes) / total if total else None,
     )

@@ -145,6 +145,11 @@ class Levelled(Backend):
         return health.health(Login.of(access.details))
 
     @classmethod
+    def responds(cls, access: Access) -> list[str]:
+        """And an OSD that does not answer, of which the monitors do not know yet."""
+        return [*cls.health(access), *health.silent(Login.of(access.details))]
+
+    @classmethod
     def health_watch(cls, access: Access) -> Watch | None:
         """What the conductor asks while a step runs."""
         return Watch(Login.of(access.details))

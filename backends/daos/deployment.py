@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fsmatrix.backends.base import Space
 from fsmatrix.backends.daos.levels.classes import parse_class
@@ -14,6 +15,7 @@ from fsmatrix.results.evidence.deployment import (
     NONE,
     NVME,
     PMEM,
+    POLLED,
     RAM,
     RDMA,
     TCP,
@@ -71,7 +73,8 @@ def of_container(described: JsonObject, oclass: str = "", chunk: int | None = No
         data_cache=NONE,
         metadata_cache=NONE,
         storage_nodes=servers,
-        **vars(_space(answers["pool"], redundancy, str(described.get("scm") or SCM))),
+        **_servers(inside(described, "here"), servers),
+        **vars(_space(described, redundancy)),
     )
 
 
@@ -148,12 +151,30 @@ def _domain(redundancy: str | None, level: str) -> str | None:
     return NONE if redundancy == NONE else DOMAINS.get(name, name) or None
 
 
-def _space(pool: JsonObject, redundancy: str | None, scm: str) -> Bulk:
+def _servers(here: JsonObject, servers: int | None) -> dict[str, Any]:
+    """Cores, memory and devices of engines that all run on this kernel, and whose cores they use.
+
+    Engines poll.  One with its storage in memory has that as its one device.
+    """
+    if not here:
+        return {}
+    known: dict[str, Any] = {"shared_cores": POLLED if here["running"] else NONE}
+    if count := positive(here["engines"]):
+        known |= {"server_cores": here["cores"], "server_memory": here["memory"]}
+        if here["scm"] == RAM and servers:
+            known["devices_per_node"] = count / servers
+    return known
+
+
+def _space(described: JsonObject, redundancy: str | None) -> Bulk:
     """Media, usable bytes and used share of the tier that takes bulk data.
 
-    `scm`: what the engines have as storage class memory.  Beside NVMe, memory may hold a copy of
-    what is on it only.
+    A new pool has less free than its size, by what its targets reserve: what is used counts
+    against what was free when it was seen empty, if it was.  Beside NVMe, memory may hold a copy
+    of what is on it only.
     """
+    pool = _answer(described, "pool")
+    scm = str(inside(described, "here").get("scm") or SCM)
     tiers = inside(pool, "tiers")
     sizes = {name: inside(tiers, name) for name in tiers}
     bulk = next((name for name in ("nvme", "scm") if sizes.get(name, {}).get("total")), None)
@@ -164,6 +185,6 @@ def _space(pool: JsonObject, redundancy: str | None, scm: str) -> Bulk:
     return Bulk(
         media=NVME if bulk == "nvme" else scm,
         metadata_media=SCM if bulk == "nvme" else scm,
-        fill=1 - free / total,
+        fill=max(0.0, 1 - free / (positive(described.get("empty_free")) or total)),
         usable_bytes=int(total / stored) if stored else None,
     )

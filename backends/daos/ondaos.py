@@ -155,9 +155,12 @@ class OnDaos(Backend):
     ) -> Access:
         client = options.client
         pool, system = settle.returned(client, label, context.progress), client.system_query()
+        empty = None
         if options.container:
             place = containers.given(client, label, options.container)
         else:
+            if not client.containers(label):
+                empty = daos_facts.free(pool).bytes
             if reason := options.misfit(daos_facts.shape(pool, system)):
                 raise BackendError(reason)
             place = containers.make(client, label, options.creation, context, self.layout)
@@ -165,6 +168,7 @@ class OnDaos(Backend):
             **place.details,
             **more,
             **daos_facts.at_attachment(pool).document(),
+            **({"empty_free": empty} if empty else {}),
             "provider": system.fabric_provider,
             "servers": daos_facts.servers(system),
             "host": socket.gethostname(),
@@ -186,13 +190,16 @@ class OnDaos(Backend):
         """Facts of pool, container and system; what cannot be told is recorded as such."""
         place = Place.of(access.details)
         client, pool, container = place.client, place.pool, place.container
+        here = engines.seen(texts(access.details, "servers"))
+        empty = access.details.get("empty_free")
         return {
             "managed": place.own,
+            **({"empty_free": empty} if empty else {}),
+            "here": vars(here),
             **({"level": access.details["level"]} if "level" in access.details else {}),
             "kernel": os.uname().release,
             "provider": access.details["provider"],
             "servers": len(texts(access.details, "servers")),
-            "scm": engines.medium(texts(access.details, "servers")),
             "daos": value_or_error(lambda: {"version": daos_client.version()}),
             "server": value_or_error(lambda: {"version": client.server_version()}),
             "agent": str(agent.socket_path()),

@@ -19,6 +19,8 @@ from fsmatrix.results.process import Process
 
 LIMIT = 64 << 20  # bytes of a journal
 _STORE = re.compile(r"[0-9a-f]{32}")
+# facts by which a thing is known
+_NAMES = ("path", "image", "name", "container", "device", "point", "folder")
 _EVENTS = ("begin", "confirm", "end")
 # field of a `begin` -> its type
 _FORM: Mapping[str, tuple[type, ...]] = {
@@ -46,6 +48,12 @@ class Entry:
     store: str  # what proves the store that wrote it (identity.py)
     home: str  # and where its journals were
     journal: Path = field(compare=False, default=Path())
+
+    @property
+    def thing(self) -> str:
+        """What it is about: its kind, and its name or place."""
+        name = next((self.facts[key] for key in _NAMES if self.facts.get(key)), "")
+        return f"{self.kind} {name}".strip()
 
     @property
     def is_own(self) -> bool:

@@ -164,7 +164,7 @@ def refuse_foreign(pending: list[Entry], own: Identity) -> None:
 
 
 def _undo(entry: Entry, kind: Kind | LeftAlone | None, ground: Ground) -> str:
-    what = f"{entry.kind} {entry.facts.get('path') or entry.facts.get('image') or ''}".strip()
+    what = entry.thing
     same_boot = entry.boot_id == boot_id()
     if not same_boot and entry.host != socket.gethostname():
         raise LeftAlone(f"{what} belongs to host {entry.host}: resume there to remove it")

@@ -72,6 +72,7 @@ def of_local(described: JsonObject) -> Deployment:
         metadata_cache=NAMES,
         storage_nodes=1,
         server_memory=0,
+        shared_cores=NONE,
     )
     if not described:
         return fixed

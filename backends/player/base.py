@@ -92,6 +92,9 @@ class Player(Protocol):
     def stop_at(self, monotonic_ns: int) -> None:
         """No operation begins after this moment; 0: none.  Counts from the next play()."""
 
+    def completed(self) -> int:
+        """A number that changes with each operation that completes; also while another plays."""
+
     def result(self) -> PlayerResult:
         """Everything since the player was opened."""
 

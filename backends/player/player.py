@@ -37,7 +37,7 @@ from fsmatrix.backends.player.result import (
 )
 from fsmatrix.results.histogram import BINS
 
-INTERFACE = 3  # of the extension, as native/module.c has it
+INTERFACE = 4  # of the extension, as native/module.c has it
 
 
 def usable_extension(extension: Any) -> Any:
@@ -201,6 +201,10 @@ class NativePlayer:
     def stop_at(self, monotonic_ns: int) -> None:
         """See `Player`."""
         self._player.stop_at(monotonic_ns)
+
+    def completed(self) -> int:
+        """See `Player`."""
+        return int(self._player.completed())
 
     def result(self) -> PlayerResult:
         """See `Player`."""

@@ -1,4 +1,8 @@
-"""Other people's programs: found, started with a deadline, never through a shell."""
+"""Other people's programs: found, started with a deadline, never through a shell.
+
+Each is in a session of its own: a Ctrl-C of the terminal, or a signal to our process group, is for
+us, and a tool that it ended would look like one that failed.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 from collections.abc import Sequence
@@ -98,6 +103,7 @@ def _run(
         env=with_c_locale,
         text=True,
         errors="replace",
+        start_new_session=True,
     )
     try:
         stdout, stderr = process.communicate(timeout=deadline)
@@ -116,7 +122,8 @@ def _run(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    process.kill()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     try:
         process.communicate(timeout=_GRACE)
     except subprocess.TimeoutExpired:  # stuck in the kernel: waiting would hang us as well

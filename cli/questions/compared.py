@@ -56,12 +56,16 @@ def show(results: Sequence[Comparison]) -> None:
         signs |= _print(comparison, already)
         terminal.echo("")
     shown = "; ".join(text for sign, text in LEGEND.items() if sign in signs)
-    analyse.print_lines([shown.format(sure=f"{100 * (1 - results[0].alpha):.3g}"), tested(results)])
+    lines = [shown.format(sure=f"{100 * (1 - results[0].alpha):.3g}")]
+    judged = [comparison for comparison in results if not comparison.one_machine]
+    analyse.print_lines([*lines, *([tested(judged)] if judged else [])])
 
 
 def _print(comparison: Comparison, already: set[str]) -> set[str]:
     """The answer, the rows, what stands beside them if not `already` said; the rows' signs."""
-    analyse.print_lines(comparison.says[:1])
+    analyse.print_lines([line for line in comparison.says[:1] if line not in already])
+    if comparison.one_machine:
+        already.add(comparison.says[0])
     for spans in (True, False):  # without the medians' intervals if a row would not fit
         columns, rows = _rows(comparison, spans)
         if analyse.grid(columns, rows, fold=_labels(comparison), must=not spans):
@@ -88,8 +92,8 @@ def _rows(comparison: Comparison, spans: bool) -> tuple[list[str], list[list[str
         f"{comparison.a}, {comparison.unit.label}",
         f"{comparison.b}, {comparison.unit.label}",
         "ratio",
-        "verdict",
     ]
+    columns += ["verdict"] * (not comparison.one_machine)
     rows: list[list[str | Text]] = []
     for cell in comparison.cells:
         style = STYLE[cell.kind]
@@ -103,7 +107,8 @@ def _rows(comparison: Comparison, spans: bool) -> tuple[list[str], list[list[str
             _median(m, comparison, spans) + " !" * w
             for m, w in zip((cell.a, cell.b), cell.warned, strict=True)
         ]
-        rows.append([*row, _ratio(cell), Text(verdict, style=style)])
+        row += [_ratio(cell), Text(verdict, style=style)]
+        rows.append(row[:-1] if comparison.one_machine else row)
     return columns, rows
 
 

@@ -46,6 +46,7 @@ def show(
     """
     from rich.console import Group
 
+    from fsmatrix.analysis.data.cluster import ONE_MACHINE
     from fsmatrix.analysis.data.load import open_campaign, rows
     from fsmatrix.analysis.data.summary import summarise
     from fsmatrix.analysis.questions import iterations
@@ -66,6 +67,8 @@ def show(
         common.print_json([flat | _where(standings, cell) for cell, flat in rows_of])
         return
     console = terminal.console()
+    if summary.cluster.one_machine:
+        console.print(Text(f"{ONE_MACHINE}.", style="bold"))
     data = rows(dataset)
     failed = data.where(data["status"] != "ok")
     common.say_failures(
@@ -83,10 +86,13 @@ def show(
 
 def _standings(dataset: xr.Dataset, summary: Summary) -> tuple[Standings | None, list[str]]:
     """Who is ahead in which cell, and why some or all of that is not known."""
+    from fsmatrix.analysis.data.cluster import ONE_MACHINE
     from fsmatrix.analysis.lessons.backend import pairs_compared
     from fsmatrix.analysis.report.sections import MOST_RUNS
     from fsmatrix.analysis.standings.standings import standings
 
+    if summary.cluster.one_machine:
+        return None, [ONE_MACHINE]
     if summary.many_targets or dataset.sizes["run"] > MOST_RUNS:
         return None, [
             "too many runs or targets for this table; use `fsmatrix lessons` and `fsmatrix compare`"
@@ -109,10 +115,11 @@ def _first_screen(console: Console, dataset: xr.Dataset, summary: Summary, place
     from fsmatrix.analysis.report.standing import WIDTH, standing
 
     standings, refused = _standings(dataset, summary)
-    for why in refused:
+    for why in refused if not summary.cluster.one_machine else ():
         console.print(Text(f"Not compared: {why}.", style="dim"))
     if standings:
         console.width = max(console.width, WIDTH)  # rich prints no wider than its console
         for part in standing(standings, campaign_json(dataset), place):
             console.print(part, width=None if console.is_terminal else WIDTH, crop=False)
+    if standings or summary.cluster.one_machine:
         analyse.print_lines(fairness(dataset, summary=summary).short(place or "FILE"))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fsmatrix.results.audits.base import Audit, Remark, data_bytes, in_memory, moved, size
+from fsmatrix.results.evidence.deployment import POLLED, SHARED
 from fsmatrix.results.evidence.replay import FACT
+from fsmatrix.results.evidence.values import inside
 from fsmatrix.results.record import Phase, RunRecord, Severity
 
 CPU_BUSY = 0.95  # of all CPUs of a client: what is left is rounding
@@ -25,10 +27,20 @@ def cpu_saturated(record: RunRecord) -> Iterator[Remark]:
             worst = max(full, key=lambda host: full[host])
             message = (
                 f"the CPUs of {len(full)} of {len(shares)} clients were busy, {worst} to "
-                f"{full[worst]:.0%}: the client may be the limit, not the storage"
+                f"{full[worst]:.0%}: {_limit(record)}"
             )
             severity: Severity = "info" if in_memory(record, phase) else "warning"
             yield severity, phase.name, message, {"busy": full}
+
+
+def _limit(record: RunRecord) -> str:
+    """What may be the limit where CPUs are busy."""
+    shared = inside(record.environment, "target", "deployment").get("shared_cores")
+    if shared == POLLED:
+        return "the storage's servers work on them too, and poll: they are always busy"
+    if shared == SHARED:
+        return "the storage's servers work on them too: it is not known who is the limit"
+    return "the client may be the limit, not the storage"
 
 
 def fewer_ranks(record: RunRecord) -> Iterator[Remark]:
@@ -137,6 +149,13 @@ def output_on_target(record: RunRecord) -> Iterator[Remark]:
         yield "info", "", f"{where}; results were written while nothing was timed", {}
 
 
+def data_left(record: RunRecord) -> Iterator[Remark]:
+    """The measurement was finished, and the run's data could not be removed."""
+    if reason := record.evidence.not_removed:
+        message = f"the run's data could not be removed: {reason}"
+        yield "warning", "", message, {"not_removed": reason}
+
+
 def _other_bytes(record: RunRecord, phase: Phase) -> dict[str, float]:
     """Bytes that a device moved in the direction in which a phase of data moves none itself."""
     read, written = data_bytes(phase)
@@ -152,11 +171,12 @@ def _other_bytes(record: RunRecord, phase: Phase) -> dict[str, float]:
 AUDITS = (
     Audit(
         "cpu-saturated",
-        2,
+        3,
         "phase",
         cpu_saturated,
         "use more client nodes, larger chunks or fewer processes per node; for transactions, a "
-        "client with more CPUs",
+        "client with more CPUs; where servers work on the clients' cores (`fsmatrix fairness`, "
+        "Servers on the clients' cores), run the clients on machines of their own first",
     ),
     Audit("fewer-ranks", 1, "run", fewer_ranks, "check the launcher and its MPI (srun --mpi=pmix)"),
     Audit("errors-ignored", 1, "phase", errors_ignored, "do not use the number: find the errors"),
@@ -195,6 +215,14 @@ AUDITS = (
         nodes_disagree,
         "nodes are counted by boot id and host name: give each host a name of its own, and check "
         "that MPI uses shared memory within a node and nowhere else",
+    ),
+    Audit(
+        "data-left",
+        1,
+        "phase",
+        data_left,
+        "the numbers hold, they were measured before; runs after it had less space until its "
+        "target was detached (or --resume removed it): look at what the storage said then",
     ),
     Audit("output-on-target", 2, "run", output_on_target, "put the output (-o) elsewhere"),
 )

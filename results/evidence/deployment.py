@@ -24,6 +24,7 @@ WRITE_BACK = "write-back"  # an operation returns earlier: only after fsync is i
 DURABLE = "durable on return"  # an operation returns when it would survive a loss of power
 CLIENT, SERVER = "client", "server"  # who encodes
 TCP, RDMA = "TCP", "RDMA"
+SHARED, POLLED = "shared", "shared, and the servers poll"  # the cores of clients
 # FILE: on a file system of the server's, as on test beds
 HDD, SSD, NVME, PMEM, RAM, FILE = "HDD", "SSD", "NVMe SSD", "PMem", "RAM", "file"
 
@@ -56,6 +57,8 @@ class Deployment(Stored):
     usable_bytes: int | None = None  # that users can fill, redundancy deducted
     server_cores: int | None = None
     server_memory: int | None = None  # bytes; 0: no server stands between client and devices
+    # whether servers work on the cores of clients: none (there is no such server), SHARED, POLLED
+    shared_cores: str | None = None
 
     @property
     def facts(self) -> dict[str, Json]:

@@ -105,6 +105,11 @@ class LimitsSection(Section):
     """What the campaign may use; exceeding it is refused before anything runs."""
 
     time_per_run: PositiveDuration = Field(default=60.0, description="deadline of one run")
+    time_without_progress: PositiveDuration = Field(
+        default=10.0,
+        description="when no operation of the player has completed for so long, the storage is "
+        "asked for its health; the run ends if it does not answer or says what is wrong",
+    )
     space: PositiveSize | None = Field(
         default=None, description="bytes stored at once on one target"
     )

@@ -61,6 +61,10 @@ class DeploymentSection(Section):
         default=None, description="bytes, of all storage nodes together"
     )
 
+    shared_cores: Literal["none", "shared", "shared, and the servers poll"] | None = Field(
+        default=None, description="whether servers work on the cores of clients"
+    )
+
     @property
     def facts(self) -> Deployment:
         """As backends tell it."""

@@ -63,14 +63,21 @@ class Matrix:
     cells: tuple[Cell, ...]
     possible: tuple[Planned, ...]
     impossible: tuple[tuple[Planned, str], ...]
+    not_had: frozenset[str] = frozenset()  # reasons that are of a target, whatever is done on it
 
     def problems(self, settings: Settings) -> Iterator[Problem]:
-        """Impossible cells as problems of their workload entries."""
+        """Impossible cells as problems of their workload entries, or of their target alone."""
+        left: dict[tuple[KeyPath, str], list[Cell]] = {}
         for cell in self.cells:
             for reason in cell.reasons:
-                extent = f"{cell.impossible} of {cell.cases} cases"
-                message = f"{reason} ('impossible: skip' would leave out {extent})"
-                yield settings.tree.problem(_place(settings, cell.entry, reason), message)
+                place = _place(settings, cell.entry, reason)
+                if reason in self.not_had:
+                    place, reason = ("targets", cell.target), reason.partition(": ")[2]
+                left.setdefault((place, reason), []).append(cell)
+        for (place, reason), cells in left.items():
+            extent = f"{sum(c.impossible for c in cells)} of {sum(c.cases for c in cells)} cases"
+            message = f"{reason} ('impossible: skip' would leave out {extent})"
+            yield settings.tree.problem(place, message)
 
 
 class Judge:
@@ -92,12 +99,13 @@ class Judge:
         self.blocks: dict[str, int] = {}  # bytes, by target
         self.levels: dict[tuple[str, str], str] = {}
         self.refusals = refusals
+        self.not_had: set[str] = set()  # as of Matrix
 
     def reasons(self, planned: Planned, footprint: Footprint) -> Iterator[str]:
         """All reasons; none if the case can be run."""
         target, entry = self.targets[planned.case.target], self.entries[planned.entry]
-        if self.refusals.get(target.name):
-            yield f"target {target.name}: {self.refusals[target.name]}"
+        if reason := self.refusals.get(target.name):
+            yield self._without(target, reason)
         yield from self._level(planned, target)
         yield from _access(entry, target)
         yield from _states(planned, target)
@@ -119,8 +127,8 @@ class Judge:
         key = (target.name, canonical_json(planned.case.level))
         if key not in self.levels:
             self.levels[key] = target.level_refusal(planned.case.level)
-        if self.levels[key]:
-            yield f"target {target.name}: {self.levels[key]}"
+        if reason := self.levels[key]:
+            yield self._without(target, reason)
             return
         places = target.backend(target.options).places(planned.case.level)
         if (processes := planned.case.geometry.processes) % places:
@@ -128,6 +136,12 @@ class Judge:
                 f"target {target.name}: {places} devices cannot have the same number of "
                 f"{processes} processes each: exclude it, or take a multiple"
             )
+
+    def _without(self, target: TargetMember, reason: str) -> str:
+        """That a target cannot be had."""
+        text = f"target {target.name}: {reason}"
+        self.not_had.add(text)
+        return text
 
     def _player(self, target: TargetMember) -> Iterator[str]:
         """A driver that only the C player has, where it is not built."""
@@ -212,6 +226,7 @@ def matrix(
         ),
         tuple(planned for planned, reasons in judged if not reasons),
         tuple((planned, "; ".join(reasons)) for planned, reasons in judged if reasons),
+        frozenset(judge.not_had),
     )
 
 

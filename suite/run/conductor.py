@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 import secrets
+import select
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,12 +32,13 @@ from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.run import provenance
 from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.events import Event, Facts, Listener
+from fsmatrix.suite.run.health import HEALTH_SECONDS, asked_once, new_ones
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.session.client import orphaned_sessions
 from fsmatrix.suite.session.client.client import Session
-from fsmatrix.suite.session.client.death import SessionError
+from fsmatrix.suite.session.client.death import SessionError, StorageStalled
 from fsmatrix.suite.session.messages import Call
 from fsmatrix.suite.session.stopping import Interrupted, StopFlag
 
@@ -121,8 +123,9 @@ class Conductor:
             self.summary.interrupted, self.summary.signal = True, self.stop.signal
             self.tell(Event("stopped", "stopped on request; --resume goes on from here"))
         finally:
-            for backend, context in self._used.values():
-                self._quietly("clean up", partial(backend.finish, context))
+            for target, (backend, context) in self._used.items():
+                self._quietly(f"clean up of {target}", partial(backend.finish, context))
+            self._tell_what_stays()
         return self.summary
 
     # -- one attachment ----------------------------------------------------------------------
@@ -146,8 +149,8 @@ class Conductor:
             attachment = self._on_testbed(attachment, context)
             access = attachment.backend.provision(attachment.level, context)
         except (BackendError, OSError) as error:
-            self._give_up(todo, f"{attachment.target} could not be provided: {error}")
             self._take_down(attachment, context)
+            self._give_up(todo, f"{attachment.target} could not be provided: {error}")
             return
         try:
             self._check_allowed(access)
@@ -191,19 +194,33 @@ class Conductor:
         """Sessions until every run is done; `todo` loses what is recorded."""
         barren = 0
         reason = ""
+        stalled: StorageStalled | None = None
         try:
             while todo and barren < BARREN_SESSIONS:
                 before = len(todo)
                 try:
+                    if stalled is not None:
+                        self._require_well(attachment.backend, access, stalled)
                     self._session(attachment, access, todo)
                 except (SessionError, LauncherError, OSError) as error:
                     reason = str(error)
+                    stalled = error if isinstance(error, StorageStalled) else None
                     self.tell(Event("warning", f"the session ended: {reason}"))
                 barren = 0 if len(todo) < before else barren + 1
             if todo:
                 self._give_up(todo, f"no session came up: {reason}")
         finally:
             self._quietly("unmount", lambda: attachment.backend.unmount(access, self._journal()))
+
+    def _require_well(self, backend: Backend, access: Access, stalled: StorageStalled) -> None:
+        """StorageStalled, after a pause, if the storage on which a run stood still is not well."""
+        said = asked_once(partial(backend.responds, access), HEALTH_SECONDS)
+        if said := new_ones(said, stalled.known):
+            select.select([self.stop], [], [], self.settings.time_without_progress)
+            if self.stop.signal:
+                raise Interrupted
+            text = f"no operation completed in a run before, and the storage still said: {said[0]}"
+            raise StorageStalled(text, stalled.known)
 
     def _session(self, attachment: Attachment, access: Access, todo: list[RunSpec]) -> None:
         scratch = orphaned_sessions.Scratch.drawn(self.journals)
@@ -264,7 +281,12 @@ class Conductor:
             )
 
     def _give_up(self, todo: list[RunSpec], reason: str) -> None:
-        """Record every run of a plot as failed for the same reason, which is said once."""
+        """Record every run of a plot as failed for the same reason, which is said once.
+
+        Interrupted if everything here is being stopped: what was ended by that is no failure.
+        """
+        if self.stop.is_coming(self.settings.in_job):
+            raise Interrupted
         target = todo[0].case.target
         text = f"{len(todo)} runs of {target}: {reason}"
         again = (target, reason) in self._given_up
@@ -276,6 +298,16 @@ class Conductor:
 
     def _done(self, spec: RunSpec) -> bool:
         return self.store.done(spec.case.case_id, spec.repetition, self.settings.retry_failed)
+
+    def _tell_what_stays(self) -> None:
+        """What this process has made and could not remove, by name."""
+        try:
+            left = [entry.thing for entry in self._journal().pending() if entry.is_own]
+        except BackendError as error:
+            left = [f"what the journals hold: {error}"]
+        if left:
+            named = ", ".join(dict.fromkeys(left))
+            self.tell(Event("warning", f"still there: {named}; `run --resume` removes it"))
 
     def _quietly(self, what: str, action: Callable[[], object]) -> None:
         """Clean-up goes on whatever fails; what failed is told, and stays in the journal."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,7 +29,15 @@ from fsmatrix.results.evidence.stored import Stored, StoredError, read
 from fsmatrix.results.evidence.values import Json, texts
 from fsmatrix.suite.plan.limits import with_links
 from fsmatrix.suite.run.assemble import RunContext
-from fsmatrix.suite.run.health import LAST_LOOK, WATCH_SECONDS, HealthWatch, asked_once, united
+from fsmatrix.suite.run.health import (
+    HEALTH_SECONDS,
+    LAST_LOOK,
+    WATCH_SECONDS,
+    HealthWatch,
+    StallWatch,
+    asked_once,
+    united,
+)
 from fsmatrix.suite.run.outputs import RunFailed
 from fsmatrix.suite.run.provenance import Environment
 from fsmatrix.suite.run.spec import RunSpec, Settings
@@ -38,7 +47,6 @@ from fsmatrix.suite.session.messages import Answer, Call, SampledKernel, Samples
 from fsmatrix.suite.session.survey import disagreements, members
 from fsmatrix.suite.workloads.base import Step
 
-HEALTH_SECONDS = 30.0
 S = TypeVar("S", bound=Stored)
 REST_SECONDS = 5.0  # for what follows a run's own time: removal, answers
 
@@ -67,6 +75,8 @@ class RunEnvironment:
         self.journal = context.journal
         self.settings = context.settings
         self.in_memory = context.in_memory
+        # what the storage said of itself before the last step; None: not asked yet
+        self._before: list[str] | None = None
 
     @property
     def limit(self) -> str:
@@ -148,17 +158,29 @@ class RunEnvironment:
         """What the storage says is wrong with it, asked by one leader."""
         if not self._has_own("health"):
             return
+        self._unwell(run, step, self._health())
+
+    def _health(self) -> list[str]:
         one_leader = self.session.hello.kernels[:1]
         call = Call.of(one_leader, "health", self.access, self.journal)
         answers = self.session.call(call, HEALTH_SECONDS)
-        sentences = [sentence for answer in answers for sentence in texts(vars(answer), "value")]
-        self._unwell(run, step, sentences)
+        self._before = [text for answer in answers for text in texts(vars(answer), "value")]
+        return self._before
+
+    def stall_watch(self) -> StallWatch | None:
+        """What ends a step in which no operation completes; None where nothing can be asked."""
+        if not self._has_own("health"):
+            return None
+        known = self._health() if self._before is None else self._before
+        self.session.progress.clear()
+        idle, seconds = self.session.progress.idle, self.settings.time_without_progress
+        return StallWatch(idle, seconds, partial(self.backend.responds, self.access), known)
 
     def health_without_session(self) -> list[str]:
         """What the storage says is wrong with it, asked by the conductor: its session is gone."""
         if self.session.stop.at_once:
             return []
-        return asked_once(lambda: self.backend.health(self.access), HEALTH_SECONDS)
+        return asked_once(partial(self.backend.health, self.access), HEALTH_SECONDS)
 
     @staticmethod
     def _unwell(run: RunContext, step: Step, sentences: Iterable[str]) -> None:

@@ -199,6 +199,7 @@ def settings_of(plan: Plan, out: Path, options: Options) -> Settings:
     return Settings(
         time_per_run=campaign.limits.time_per_run,
         settle_timeout=campaign.settle.timeout,
+        time_without_progress=campaign.limits.time_without_progress,
         cache_method=campaign.cache_method,
         affinity=campaign.affinity,
         bytes_limit=plan.settings.bytes_limit,

@@ -1,14 +1,18 @@
-"""The storage's health, looked at again and again while a step runs."""
+"""The storage's health: looked at while a step runs, and asked when no operation completes."""
 
 from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.node_side import Watch
+from fsmatrix.suite.session.client.death import StorageStalled
 
+SHOWN = 3  # sentences in a reason
+HEALTH_SECONDS = 30.0  # for an answer about the health
 WATCH_SECONDS = 3.0  # between two looks at the storage's health while a step runs
 FIRST_LOOK, LAST_LOOK = 2.0, 12.0  # seconds at most before and after the step
 
@@ -63,25 +67,106 @@ class HealthWatch:
         return self._sentences
 
 
-def asked_once(look: Callable[[], list[str]], patience: float) -> list[str]:
-    """One look, in a thread that is left behind if it has no answer within `patience` seconds."""
-    sentences: list[str] = []
+class Asked:
+    """One look, in a thread that is left behind if it hangs."""
 
-    def ask() -> None:
+    def __init__(self, look: Callable[[], list[str]]) -> None:
+        self._look = look
+        self._sentences: list[str] = []
+        self._ended: float | None = None
+        self._began = time.monotonic()
+        self._thread = threading.Thread(target=self._ask, name="health", daemon=True)
+        self._thread.start()
+
+    def _ask(self) -> None:
         try:
-            sentences.extend(look())
+            self._sentences = self._look()
         except (BackendError, OSError) as error:
-            sentences.append(str(error))
+            self._sentences = [str(error)]
+        self._ended = time.monotonic()
 
-    thread = threading.Thread(target=ask, name="health", daemon=True)
-    thread.start()
-    thread.join(patience)
-    if thread.is_alive():
-        return [f"the storage's health is not known: no answer within {patience:g} s"]
-    return sentences
+    def answer(self, patience: float, wait: bool = False) -> tuple[list[str], float] | None:
+        """What was said and how many seconds ago; None while it is waited for.
+
+        After `patience` seconds without an answer it says so, as of now.
+        """
+        if wait:
+            self._thread.join(patience)
+        now = time.monotonic()
+        if self._ended is not None:
+            return self._sentences, now - self._ended
+        if wait or now - self._began >= patience:
+            return [f"the storage's health is not known: no answer within {patience:g} s"], 0.0
+        return None
+
+    @property
+    def hangs(self) -> bool:
+        """Whether there is no answer yet."""
+        return self._ended is None
+
+
+def asked_once(look: Callable[[], list[str]], patience: float) -> list[str]:
+    """What a look says; that it has no answer within `patience` seconds, if so."""
+    answer = Asked(look).answer(patience, wait=True)
+    assert answer is not None
+    return answer[0]
+
+
+class StallWatch:
+    """Asks the storage for its health while no operation of a step completes.
+
+    If it does not answer, or says what it did not say before and after as long again still no
+    operation has completed (it may have gone over to other servers), the step is ended.  If it
+    says that all is well, it is asked again after as long again.
+    """
+
+    def __init__(
+        self,
+        idle: Callable[[], float],
+        seconds: float,
+        ask: Callable[[], list[str]],
+        known: Iterable[str],
+    ) -> None:
+        """`idle`: seconds since an operation completed; `known`: sentences of before the step."""
+        self._idle = idle
+        self._seconds = seconds
+        self._ask = ask
+        self._known = [*known]
+        self._asked: Asked | None = None
+
+    def look(self) -> None:
+        """To be called again and again; StorageStalled if the step must end."""
+        idle = self._idle()
+        if idle < self._seconds:
+            self._asked = None
+            return
+        if self._asked is None:
+            self._asked = Asked(self._ask)
+        answer = self._asked.answer(HEALTH_SECONDS)
+        if answer is None:
+            return
+        sentences, ago = answer
+        said = new_ones(sentences, self._known)
+        if said and (self._asked.hangs or ago >= self._seconds):
+            raise StorageStalled(
+                f"no operation has completed for {idle:.0f} s, and the storage said: "
+                f"{'; '.join(said[:SHOWN])}",
+                self._known,
+            )
+        if ago >= self._seconds:
+            self._asked = None
+
+
+def new_ones(sentences: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Those that do not only differ in numbers from what was said before."""
+    before = {_unnumbered(text) for text in known}
+    return [text for text in sentences if _unnumbered(text) not in before]
 
 
 def united(sentences: Iterable[str]) -> list[str]:
     """Of sentences that differ in numbers only (how much is left to recover), the last."""
-    number = r"(?<![\w.])\d+(\.\d+)?(?!\w)"  # not a part of a name such as osd.0
-    return list({re.sub(number, "#", text): text for text in sentences}.values())
+    return list({_unnumbered(text): text for text in sentences}.values())
+
+
+def _unnumbered(text: str) -> str:
+    return re.sub(r"(?<![\w.])\d+(\.\d+)?(?!\w)", "#", text)  # not in a name such as osd.0

@@ -13,10 +13,17 @@ from fsmatrix.results.record import RunRecord, Status
 from fsmatrix.suite.run import assemble, outputs
 from fsmatrix.suite.run.assemble import RunBuilder, RunContext
 from fsmatrix.suite.run.environment import REST_SECONDS, RunEnvironment, SessionContext
+from fsmatrix.suite.run.health import SHOWN
 from fsmatrix.suite.run.outputs import RunFailed
 from fsmatrix.suite.run.spec import RunSpec, now
 from fsmatrix.suite.session import programs
-from fsmatrix.suite.session.client.death import DeadlinePassed, NodeError, SessionDied, SessionError
+from fsmatrix.suite.session.client.death import (
+    DeadlinePassed,
+    NodeError,
+    SessionDied,
+    SessionError,
+    StorageStalled,
+)
 from fsmatrix.suite.session.client.loopback import WhileStarting
 from fsmatrix.suite.session.messages import (
     Playing,
@@ -66,17 +73,20 @@ class Runner:
         if spec.engine_before:
             builder.evidence = replace(builder.evidence, engine_before=spec.engine_before)
         try:
-            self._steps(run)
+            broken = self._steps(run)
             parsed = self._parsed(run)
         except RunFailed as problem:
+            self._stopped()
             status, error, failure = problem.status, str(problem), problem.facts
         except NodeError as problem:
+            self._stopped()
             status, error, failure = "failed", str(problem), problem.facts
         except SessionError as problem:
             broken = problem
             status = "timeout" if isinstance(problem, DeadlinePassed) else "failed"
-            troubles = self.environment.health_without_session()
-            error, failure = str(problem) + _storage_troubles(builder, troubles), problem.facts
+            error, failure = str(problem), problem.facts
+            if not isinstance(problem, StorageStalled):
+                error += _storage_troubles(builder, self.environment.health_without_session())
         if status != "ok" and builder.phases:  # the session's own ones before the failure
             parsed = spec.workload.parse(spec.case, builder.outputs)
         elif parsed.failure:
@@ -100,6 +110,11 @@ class Runner:
         )
         return record, broken
 
+    def _stopped(self) -> None:
+        """Interrupted if everything here is being stopped: what was ended by that did not fail."""
+        if self.session.stop.is_coming(self.settings.in_job):
+            raise Interrupted
+
     @staticmethod
     def _parsed(run: RunContext) -> Parsed:
         """What the outputs tell; RunFailed if they cannot be understood."""
@@ -121,7 +136,8 @@ class Runner:
         return parsed
 
     # -- the steps -------------------------------------------------------------------------
-    def _steps(self, run: RunContext) -> None:
+    def _steps(self, run: RunContext) -> SessionError | None:
+        """All of them, and the removal of what they made; a session's error in that alone."""
         spec, builder = run.spec, run.builder
         self.environment.world(run)
         run = replace(run, roots=self.environment.make_run(spec))
@@ -145,16 +161,24 @@ class Runner:
         except (RunFailed, NodeError) as reason:
             self._clear_away(run, reason)
             raise
-        self.environment.remove_run(spec)
+        return self._remove(run)
 
     def _clear_away(self, run: RunContext, reason: RunFailed | NodeError) -> None:
         """Remove the place of a run that failed; what fails now never hides the reason."""
+        if problem := self._remove(run):
+            raise SessionDied(f"{reason}; then, removing: {problem}", **reason.facts) from reason
+
+    def _remove(self, run: RunContext) -> SessionError | None:
+        """Remove the run's place; what stays goes with the attachment, and the record says why.
+
+        The session's error, if that is gone.
+        """
         try:
             self.environment.remove_run(run.spec)
-        except NodeError as problem:  # the rest goes with the attachment
-            run.builder.evidence = replace(run.builder.evidence, not_removed=str(problem))
         except SessionError as problem:
-            raise SessionDied(f"{reason}; then, removing: {problem}", **reason.facts) from reason
+            run.builder.evidence = replace(run.builder.evidence, not_removed=str(problem))
+            return None if isinstance(problem, NodeError) else problem
+        return None
 
     def _step(self, run: RunContext, step: Step) -> list[Output]:
         if isinstance(step.what, Argv):
@@ -168,6 +192,7 @@ class Runner:
             driver=self.context.driver,
             implementation=self.settings.implementation,
             environment=self.environment.backend.environment(self.access),
+            progress=str(self.session.progress.path),
         )
         answer, arrays = self._command(run, step, playing=playing)
         assert answer.merged is not None  # of a stream
@@ -216,7 +241,11 @@ class Runner:
         # a program that passes the deadline is ended by its leader, which then answers
         rest = 2 * GRACE + REST_SECONDS if program is not None else 0.0
         late = f"{step.name}: no answer within {self.environment.limit}"
-        answer, arrays = self.session.request(command, StepAnswer, run.left() + rest, late=late)
+        stall = self.environment.stall_watch() if playing is not None else None
+        look = stall.look if stall is not None else None
+        answer, arrays = self.session.request(
+            command, StepAnswer, run.left() + rest, late=late, look=look
+        )
         if len(ranks) >= len(builder.ranks):
             builder.ranks = tuple(
                 replace(rank, cpus=cpus, affinity=affinity)
@@ -241,9 +270,8 @@ class Runner:
             text = text.replace("{journal}", str(self.context.journal))
             return text.replace("{seed}", str(run.spec.seed))
 
-        given = self.environment.backend.environment(self.access)
-        before = ("env", *(f"{name}={value}" for name, value in given.items())) if given else ()
-        argv = (*before, *map(filled, what.argv))
+        own = self.environment.backend.environment(self.access)
+        argv = tuple(programs.given(own, [*map(filled, what.argv)]))
         files = {name: filled(text) for name, text in what.files.items()}
         run.builder.argv.append(argv)
         if step.where != "mpi":
@@ -310,5 +338,5 @@ class Runner:
 def _storage_troubles(builder: RunBuilder, now: Sequence[str]) -> str:
     """What is wrong with the storage, for the reason of a run whose session did not answer."""
     sentences = [*now, *(text for of_step in builder.evidence.health.values() for text in of_step)]
-    shown = "; ".join(dict.fromkeys(sentences[:3]))
+    shown = "; ".join(dict.fromkeys(sentences[:SHOWN]))
     return f"; the storage said: {shown}" if shown else ""

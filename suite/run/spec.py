@@ -81,6 +81,7 @@ class Settings:
 
     time_per_run: float
     settle_timeout: float
+    time_without_progress: float = 10.0
     cache_method: str = "auto"
     affinity: str = "none"
     implementation: Implementation = "auto"  # of the player

@@ -103,6 +103,7 @@ class Playing(Stored):
     implementation: Implementation
     # of the backend, for programs: if there is any, players work in processes that have it
     environment: Mapping[str, str] = field(default_factory=dict)
+    progress: str = ""  # file in which the ranks that see it tell theirs (players/progress.py)
 
 
 # -- commands ------------------------------------------------------------------------------------

@@ -227,6 +227,16 @@ def end_running() -> None:
         orphaned_processes.end(mark)
 
 
+def given(environment: Mapping[str, str], argv: Sequence[str]) -> list[str]:
+    """The words of a program that alone gets `environment`: nothing that starts it does.
+
+    A library that is preloaded may fail in another program: setpriv's own libraries open files
+    before it is ready to take that over.
+    """
+    words = [f"{name}={value}" for name, value in environment.items()]
+    return [*(("env", *words) if words else ()), *argv]
+
+
 def dying_with_us(argv: Sequence[str]) -> list[str]:
     """The words of a program, with those before them that end it when its starter is gone."""
     found = shutil.which(argv[0])  # else it is Popen that says why

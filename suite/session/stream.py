@@ -16,6 +16,7 @@ from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import Merged, Playing
 from fsmatrix.suite.session.players.connecting import last_words, leave, open_together
+from fsmatrix.suite.session.players.progress import telling
 from fsmatrix.suite.session.reduction import put_together, reduced
 from fsmatrix.suite.session.turns import taking_turns
 from fsmatrix.suite.session.wire import Arrays
@@ -184,15 +185,16 @@ def run_stream(
             origin = start_ns + offset.nanoseconds  # on this kernel's own clock
             player.begin(origin)
             wait_until(origin, 0 if oversubscribed else 200_000)
-            progress = play(
-                player,
-                source,
-                stream.seconds,
-                stream.wear_out,
-                origin,
-                comm,
-                stop_on_error=stream.stop_on_error,
-            )
+            with telling(playing.progress, comm.rank, player.completed):
+                progress = play(
+                    player,
+                    source,
+                    stream.seconds,
+                    stream.wear_out,
+                    origin,
+                    comm,
+                    stop_on_error=stream.stop_on_error,
+                )
             comm.patient_barrier()
             result = player.result()
             leave(playing.driver, player, comm)

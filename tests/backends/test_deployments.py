@@ -13,6 +13,7 @@ from fsmatrix.backends.ceph.state import hardware
 from fsmatrix.backends.daos import deployment as daos
 from fsmatrix.backends.local import deployment as local
 from fsmatrix.backends.registry import BACKENDS
+from fsmatrix.results.evidence import deployment as d
 from fsmatrix.results.evidence.deployment import NAMES
 from tests.backends.daos_standin import Standin
 from tests.backends.daos_standin import daos as daos_dfs
@@ -52,6 +53,7 @@ def test_a_local_file_system_has_no_server_and_no_network() -> None:
         "encrypted": False, "data_cache": "page cache", "metadata_cache": "kernel",
         "storage_nodes": 1, "devices_per_node": 1.0, "media": "NVMe SSD",
         "metadata_media": "NVMe SSD", "fill": 0.25, "usable_bytes": 100 * GIB, "server_memory": 0,
+        "shared_cores": "none",
     }  # fmt: skip
 
 
@@ -163,7 +165,7 @@ def test_facts_of_a_ceph_cluster() -> None:
         "transport": "TCP", "encrypted": False, "data_cache": "page cache",
         "metadata_cache": "capabilities of the MDS", "storage_nodes": 3, "devices_per_node": 2.0,
         "media": "NVMe SSD", "metadata_media": "NVMe SSD", "fill": 0.25,
-        "usable_bytes": 100 * GIB, "server_memory": 384 * GIB,
+        "usable_bytes": 100 * GIB, "server_memory": 384 * GIB, "shared_cores": "none",
     }  # fmt: skip
 
 
@@ -301,6 +303,7 @@ def test_facts_of_a_daos_container(standin: Standin, context: ProvisionContext) 
         "checksums": "none", "ec_encoder": "none", "chunk_size": 4 << 20, "transport": "TCP",
         "encrypted": False, "data_cache": "none", "metadata_cache": "none", "storage_nodes": 1,
         "media": daos.SCM, "metadata_media": daos.SCM, "usable_bytes": 4000002048,
+        "shared_cores": "none",
     }  # fmt: skip
 
 
@@ -354,17 +357,42 @@ def test_a_replicated_pool_holds_less_than_it_has() -> None:
     told = daos.of_container({"pool": {"tiers": tiers}}, "EC_2P1GX").facts
     assert (told["usable_bytes"], told["fill"]) == (20 * GIB, 0.5)
     assert (told["media"], told["metadata_media"]) == ("NVMe SSD", "PMem or RAM")
-    told = daos.of_container({"pool": {"tiers": tiers}, "scm": "RAM"}).facts
+    here = {"running": True, "scm": "RAM", "engines": 2, "cores": 16, "memory": 64 * GIB}
+    told = daos.of_container({"pool": {"tiers": tiers}, "here": here}).facts
     assert (told["media"], told["metadata_media"]) == ("NVMe SSD", "PMem or RAM")
     one = {"scm": tiers["scm"]}
-    alone = daos.of_container({"pool": {"tiers": one}, "scm": "RAM"}, "EC_2P1GX").facts
+    described = {"pool": {"tiers": one}, "here": here, "servers": 2}
+    alone = daos.of_container(described, "EC_2P1GX").facts
     assert (alone["media"], alone["metadata_media"]) == ("RAM", "RAM")
+    assert (alone["server_cores"], alone["server_memory"]) == (16, 64 * GIB)
+    assert (alone["devices_per_node"], alone["shared_cores"]) == (1.0, d.POLLED)
     assert alone["ec_encoder"] == "client"
     properties = {"rd_lvl": "rank (1)", "cksum": "crc64"}
     told = daos.of_container({"properties": properties}, "RP_2G1").facts
     assert (told["failure_domain"], told["checksums"]) == ("rank", "crc64 end to end")
     told = daos.of_container({"properties": {"rd_lvl": "node (2)"}}, "RP_2G1").facts
     assert told["failure_domain"] == "host"
+
+
+def test_engines_elsewhere_take_nothing_of_the_clients_cores() -> None:
+    here = {"running": False, "scm": "", "engines": 0, "cores": None, "memory": None}
+    told = daos.of_container({"here": here, "servers": 2}).facts
+    assert told["shared_cores"] == d.NONE
+    assert not {"server_cores", "server_memory", "devices_per_node"} & told.keys()
+    told = daos.of_container({"here": here | {"running": True}, "servers": 2}).facts
+    assert told["shared_cores"] == d.POLLED  # some are here, and others are not
+    assert "server_cores" not in told
+    assert "shared_cores" not in daos.of_container({}).facts
+
+
+def test_what_a_new_pool_reserves_is_not_used() -> None:
+    """A pool of 1.5 GB that had 820 MB free when it was empty, and then took 5 MB."""
+    tiers = {"scm": {"total": 1_500_000_000, "free": 815_000_000}}
+    told = daos.of_container({"pool": {"tiers": tiers}, "empty_free": 820_000_000}).facts
+    assert told["fill"] == pytest.approx(5 / 820)
+    assert daos.of_container({"pool": {"tiers": tiers}}).facts["fill"] == pytest.approx(685 / 1500)
+    grown = daos.of_container({"pool": {"tiers": tiers}, "empty_free": 810_000_000}).facts
+    assert grown["fill"] == 0.0
 
 
 @pytest.mark.parametrize(

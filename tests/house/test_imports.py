@@ -38,6 +38,7 @@ RANK_MODULES = (
 )
 CONDUCTOR_SIDE = "client"  # the folder of suite/session that ranks do not import
 HEAVY = {"pydantic", "h5py", "xarray", "scipy", "ruamel", "rich", "typer", "psutil"}
+OPTIONAL = {"uproot", "awkward", "cramjam", "xxhash", "ROOT", "darshan", "mpi4py"}
 MOST_ENTRIES = 16  # files and folders side by side
 
 
@@ -86,6 +87,13 @@ def test_ranks_import_little() -> None:
                 continue
             heavy = {name.split(".")[0] for name in folders.imports(path, top_only=True)} & HEAVY
             assert not heavy, f"{path} imports {heavy} in every rank"
+
+
+def test_tests_are_collected_where_a_library_for_some_of_them_is_missing() -> None:
+    """`pytest -m daos` on a cluster: what is not asked for needs nothing."""
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        top = {name.split(".")[0] for name in folders.imports(path, top_only=True)}
+        assert not top & OPTIONAL, f"{path}: import {', '.join(top & OPTIONAL)} where it is used"
 
 
 def test_the_drawing_is_that_of_the_code() -> None:

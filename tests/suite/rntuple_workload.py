@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import uproot
 
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
@@ -52,6 +51,8 @@ def sample(events: int = 400, seed: int = 3) -> dict[str, npt.NDArray[Any]]:
 
 def tree(path: Path, columns: dict[str, npt.NDArray[Any]], name: str = TREE) -> Path:
     """A user's file with a TTree."""
+    import uproot  # not needed to collect tests: `pytest -m daos` runs where only DAOS is
+
     with uproot.recreate(path) as file:
         file.mktree(name, {key: values.dtype for key, values in columns.items()}).extend(columns)
     return path

@@ -7,8 +7,11 @@ the placement groups do that the checks do not name.
 
 from __future__ import annotations
 
-from fsmatrix.backends.ceph.bindings.librados import Cluster
+import errno
+
+from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
 from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.state.facts import osds_up
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.values import JsonObject, mapping, objects, text, whole
 
@@ -25,6 +28,8 @@ HARMLESS = frozenset(
         *("TOO_FEW_OSDS", "OLD_CRUSH_TUNABLES", "OLD_CRUSH_STRAW_CALC_VERSION", "MON_DISK_LOW"),
     }
 )
+OSD_SECONDS = 8.0  # for an answer of an OSD
+OSDS_ASKED = 64
 # parts of a placement group's state in which it does its ordinary work
 ORDINARY = frozenset({"active", "clean", "scrubbing", "deep", "unknown"})
 REMARKABLE = frozenset({"scrubbing", "deep"})  # ordinary, but it costs bandwidth
@@ -120,6 +125,24 @@ class Watch:
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             cluster.close()
+
+
+def silent(login: Login) -> list[str]:
+    """The first OSD that is up, as the monitors say, and answers no command (empty: all do).
+
+    OSDs that hang are missed by each other after many seconds; if all of them do, after minutes.
+    """
+    try:
+        with login.connect(OSD_SECONDS) as cluster:
+            for osd in osds_up(cluster)[:OSDS_ASKED]:
+                try:
+                    cluster.osd(osd, "version")
+                except CephError as error:
+                    if error.errno in (0, errno.ETIMEDOUT):
+                        return [f"osd.{osd} does not answer, and the monitors think that it is up"]
+    except BackendError:
+        pass  # `health` says it
+    return []
 
 
 def health(login: Login) -> list[str]:

@@ -6,8 +6,11 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+
+import psutil
 
 from fsmatrix.backends.system.mounts import parse_mountinfo
 from fsmatrix.results.evidence.deployment import PMEM, RAM
@@ -26,16 +29,32 @@ def here(addresses: Iterable[str]) -> list[int]:
     return sorted(pid for pid, _, _ in _found(frozenset(addresses)))
 
 
-def medium(addresses: Iterable[str]) -> str:
-    """What the engines have as storage class memory: RAM or PMem; "" if it is not to be seen.
+@dataclass(frozen=True)
+class Seen:
+    """What can be seen of a system's servers on this kernel."""
 
-    It is, where an engine at each of these addresses runs on this kernel, and may be looked at.
+    running: bool  # any of its engines runs here
+    scm: str = ""  # storage class memory of all its engines: RAM or PMem; "": not to be seen
+    engines: int = 0  # where all of them run here, as the next two
+    cores: int | None = None
+    memory: int | None = None  # bytes
+
+
+def seen(addresses: Iterable[str]) -> Seen:
+    """Of the system whose servers have these addresses.
+
+    All of it runs here if an engine at each of them does; then its cores and memory are this
+    machine's, which clients share.
     """
     every = frozenset(addresses)
     engines = [(pid, its) for pid, program, its in _found(every) if program == ENGINE]
-    media = {_medium(Path("/proc", str(pid))) for pid, _ in engines}
     reached = frozenset[str]().union(*(its for _, its in engines))
-    return media.pop() if len(media) == 1 and reached == every else ""
+    if not engines or reached != every:
+        return Seen(bool(engines))
+    media = {_medium(Path("/proc", str(pid))) for pid, _ in engines}
+    memory = psutil.virtual_memory().total
+    scm = media.pop() if len(media) == 1 else ""
+    return Seen(True, scm, len(engines), os.cpu_count(), memory)
 
 
 def _found(addresses: frozenset[str]) -> Iterator[tuple[int, str, frozenset[str]]]:

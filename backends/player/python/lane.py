@@ -73,6 +73,7 @@ class PythonLane:
         self._moments = {"first_ns": 0, "last_ns": 0, "io_first_ns": 0, "io_last_ns": 0}
         self._overhead = 0
         self._executed = 0
+        self._rows: Sequence[Row] = ()  # of the parts that it plays now
         self._first_error: LaneError | None = None
         self._all: Sequence[PythonLane] = ()
         self.errors: dict[int, int] = {}
@@ -91,6 +92,11 @@ class PythonLane:
         self._all = lanes
         self.played = 0
 
+    @property
+    def completed(self) -> int:
+        """Operations so far, also while it plays."""
+        return self._executed + len(self._rows)
+
     def run(
         self, parts: Iterable[Sequence[int]], ops: npt.NDArray[Any], outcomes: Outcomes
     ) -> list[int]:
@@ -99,6 +105,7 @@ class PythonLane:
         The places that are left of the part in which it stopped.
         """
         rows: list[Row] = []
+        self._rows = rows
         left: list[int] = []
         now = time.monotonic_ns()
         for part in parts:
@@ -107,7 +114,7 @@ class PythonLane:
             if left := list(part[len(rows) - before :]):
                 break
         self.played = len(rows)
-        self._executed += len(rows)
+        self._executed, self._rows = self._executed + len(rows), ()
         if rows:
             self._count(np.array(rows, dtype=np.int64), outcomes)
         return left

@@ -131,6 +131,10 @@ class PythonPlayer:
         self._usable()
         self._deadline = monotonic_ns
 
+    def completed(self) -> int:
+        """See `Player`."""
+        return sum(lane.completed for lane in self._lanes)
+
     def result(self) -> PlayerResult:
         """See `Player`."""
         self._usable()

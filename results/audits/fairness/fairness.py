@@ -178,6 +178,15 @@ def _tolerant(rule: Rule) -> bool:
     return rule.ratio > 1.0 or rule.apart > 0
 
 
+def _with_the_best(rule: Rule, judged: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
+    """Targets that have nothing but the best value, where others have values without an order."""
+    if rule.best is None:
+        return ()
+    first = tuple(name for name, values in judged.items() if set(values) == {rule.best})
+    others = (str(value) for name in judged.keys() - set(first) for value in judged[name])
+    return () if any(rule.best in value.split(" or ") for value in others) else first
+
+
 def _favoured(rule: Rule, judged: Mapping[str, Sequence[Any]]) -> tuple[str, ...]:
     """Targets that the difference favours; none without an order of all known values."""
     if rule.order is None:
@@ -187,7 +196,7 @@ def _favoured(rule: Rule, judged: Mapping[str, Sequence[Any]]) -> tuple[str, ...
         ordered = [rule.order(value) for value in values]
         numbers = [number for number in ordered if number is not None]
         if len(numbers) < len(ordered):
-            return ()
+            return _with_the_best(rule, judged)
         scores[name] = sum(numbers) / len(numbers)
     first = max(scores, key=lambda name: scores[name])
     if scores[first] == min(scores.values()):

@@ -69,6 +69,7 @@ class Rule:
     apart: float = 0.0  # largest value - smallest
     shown: Callable[[Any], str] = str
     factors: tuple[str, ...] = ()  # of a campaign that varies it on purpose, beside its own name
+    best: Any = None  # a value that none is better than, also one without an order
 
 
 RULES: tuple[Rule, ...] = (
@@ -128,10 +129,11 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "media", "Media of data", "the media are faster", _medium, factors=("interface",),
+        best=d.RAM,
     ),
     Rule(
         "metadata_media", "Media of metadata", "the media are faster", _medium,
-        factors=("interface",),
+        factors=("interface",), best=d.RAM,
     ),
     Rule(
         "fill", "Share of space in use", "there is more free space to place data in", _least,
@@ -142,6 +144,11 @@ RULES: tuple[Rule, ...] = (
         shown=_bytes,
     ),
     Rule("server_cores", "Cores of the servers", "the servers have more CPU", float, shown=_number),
+    Rule(
+        "shared_cores", "Servers on the clients' cores",
+        "no server takes processor time from the clients; one that polls takes its cores whole",
+        lambda kind: {d.NONE: 2.0, d.SHARED: 1.0, d.POLLED: 0.0}.get(kind),
+    ),
     Rule(
         "server_memory", "Memory of the servers", "the servers can keep more data in memory",
         float, ratio=1.1, shown=lambda size: _bytes(size) if size else "no server",

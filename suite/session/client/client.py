@@ -15,7 +15,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,6 +42,7 @@ from fsmatrix.suite.session.client.orphaned_sessions import (
     session_folder,
 )
 from fsmatrix.suite.session.messages import Answer, Answers, Call, Command, Hello, Quit, in_rows
+from fsmatrix.suite.session.players.progress import Progress
 from fsmatrix.suite.session.stopping import Interrupted, StopFlag
 from fsmatrix.suite.session.wire import Arrays, ChannelClosed
 
@@ -77,6 +78,8 @@ class Session:
         self._in_job = in_job
         self.hello = Hello()
         self.words: tuple[str, ...] = ()  # the launcher's own, before the program's
+        in_memory = self.launcher.memory or self._folder
+        self.progress = Progress(Path(in_memory) / "progress", geometry.processes)
         self._launched: Launched | None = None
         self._channel: socket.socket | None = None
         self.alive = False
@@ -177,10 +180,17 @@ class Session:
         return [] if self._launched is None else self._launched.pids
 
     def request(
-        self, command: Command, kind: type[S], seconds: float, urgent: bool = False, late: str = ""
+        self,
+        command: Command,
+        kind: type[S],
+        seconds: float,
+        urgent: bool = False,
+        late: str = "",
+        look: Callable[[], None] | None = None,
     ) -> tuple[S, Arrays]:
         """Send a command and wait for its answer, which is of that kind; its arrays by name.
 
+        `look` is called again and again meanwhile, and may raise a SessionError.
         DeadlinePassed (`late`: which limit, of what) after `seconds`, SessionDied with the reason
         if the session ended, Interrupted when the user wants to stop at once (not if `urgent`).
         After each of them the session is ended: its late answer would be taken for that of the
@@ -195,7 +205,7 @@ class Session:
         deadline = time.monotonic() + seconds
         try:
             late = late or f"{type(command).__name__.lower()}: no answer within {seconds:g} s"
-            return self._receive(kind, deadline, late, urgent)
+            return self._receive(kind, deadline, late, urgent, look)
         except (SessionError, Interrupted):
             self.kill()
             raise
@@ -216,10 +226,15 @@ class Session:
         return reply.answers
 
     def _receive(
-        self, kind: type[S], deadline: float, late: str, urgent: bool = False
+        self,
+        kind: type[S],
+        deadline: float,
+        late: str,
+        urgent: bool = False,
+        look: Callable[[], None] | None = None,
     ) -> tuple[S, Arrays]:
         assert self._channel is not None
-        self._wait(self._channel, deadline, late, urgent)
+        self._wait(self._channel, deadline, late, urgent, look)
         self._channel.settimeout(max(deadline - time.monotonic(), 1.0))
         try:
             return wire.unpack(wire.receive(self._channel), kind)
@@ -230,7 +245,14 @@ class Session:
         except ChannelClosed as error:
             raise self._death(urgent) from error
 
-    def _wait(self, sock: socket.socket, deadline: float, late: str, urgent: bool = False) -> None:
+    def _wait(
+        self,
+        sock: socket.socket,
+        deadline: float,
+        late: str,
+        urgent: bool = False,
+        look: Callable[[], None] | None = None,
+    ) -> None:
         """Until `sock` can be read; sleeps, except for a look at the launcher now and then."""
         assert self._launched is not None
         watched: Sequence[Any] = [sock] if urgent else [sock, self.stop]
@@ -245,6 +267,8 @@ class Session:
                 return
             if ready:
                 watched = [sock]  # a signal that lets the run end
+            if look is not None:
+                look()
             if self._launched.poll() is not None and not select.select([sock], [], [], 0.2)[0]:
                 raise self._death(urgent)
 

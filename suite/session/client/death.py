@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.results.evidence.values import Json
@@ -34,6 +34,17 @@ class SessionDied(SessionError):
 
 class DeadlinePassed(SessionError):
     """It did not answer in time."""
+
+
+class StorageStalled(SessionError):
+    """No operation completes any more, and the storage does not answer or says what is wrong.
+
+    `known`: what it had said before, when operations completed.
+    """
+
+    def __init__(self, message: str, known: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.known = tuple(known)
 
 
 def explain_death(

@@ -27,6 +27,7 @@ from fsmatrix.backends.player.result import FirstError, Latencies, PlayerResult
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.session import programs, wire
+from fsmatrix.suite.session.players import progress
 from fsmatrix.suite.session.wire import Arrays
 
 END_SECONDS = 60.0  # for its last words: a client of a storage system may say goodbye to servers
@@ -91,13 +92,14 @@ class ApartPlayer:
         self.printed = ""
         self._socket, theirs = socket.socketpair()
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
+        self._progress = os.memfd_create("progress", os.MFD_CLOEXEC)
         with theirs:
+            shared = [theirs.fileno(), self._progress]
+            argv = [sys.executable, "-P", "-m", __name__, *map(str, shared)]
             self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
-                programs.dying_with_us(
-                    [sys.executable, "-P", "-m", __name__, str(theirs.fileno())]
-                ),
-                env=programs.clean_environment(environment),
-                pass_fds=[theirs.fileno()],
+                programs.dying_with_us(programs.given(environment, argv)),
+                env=programs.clean_environment(),
+                pass_fds=shared,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._words,
@@ -158,6 +160,10 @@ class ApartPlayer:
         """See `Player`."""
         self._ask(Do(method="stop_at", ns=monotonic_ns))
 
+    def completed(self) -> int:
+        """See `Player`: changes at most once in a second."""
+        return int.from_bytes(os.pread(self._progress, progress.BYTES, 0), "little")
+
     def result(self) -> PlayerResult:
         """See `Player`."""
         done, arrays = self._ask(Do(method="result"))
@@ -177,6 +183,7 @@ class ApartPlayer:
         if process is None:
             return 0
         self._socket.close()
+        os.close(self._progress)
         try:
             process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -192,8 +199,9 @@ class ApartPlayer:
 class _Server:
     """Carries out what its rank asks, until that closes the socket."""
 
-    def __init__(self, rank: socket.socket) -> None:
+    def __init__(self, rank: socket.socket, progress_file: int) -> None:
         self.rank = rank
+        self._progress = progress_file
         self.player: Player | None = None
         self.chunk = Chunk(np.zeros(0, dtype=OP))
 
@@ -242,7 +250,8 @@ class _Server:
         outcomes = np.zeros(len(ops), dtype=OUTCOME) if message.outcomes else None
         names = arrays["names"].tobytes().split(b"\0") if message.names else []
         self.chunk = Chunk(ops, names, message.first, outcomes, message.batch)
-        executed = player.play(self.chunk)
+        with progress.writing(self._progress, 0, player.completed):
+            executed = player.play(self.chunk)
         answered = {} if outcomes is None else {"outcomes": outcomes.view(np.uint8)}
         return Done(executed=executed), answered
 
@@ -278,4 +287,4 @@ def _unpacked(document: JsonObject, arrays: Arrays) -> PlayerResult:
 
 
 if __name__ == "__main__":
-    _Server(socket.socket(fileno=int(sys.argv[1]))).serve()
+    _Server(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])).serve()

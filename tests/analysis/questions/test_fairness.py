@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.analysis.data.load import open_campaign
+from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.questions.fairness import fairness
 from fsmatrix.analysis.report import report
 from fsmatrix.results.record import RunRecord
@@ -142,3 +143,72 @@ def test_commands(
     assert "no target zfs is compared here (there are: ext4, xfs)" in capsys.readouterr().err
     assert call(monkeypatch, "fairness", compared, "--targets", "xfs") == 2
     assert "one target alone" in capsys.readouterr().err
+
+
+# -- test beds on one machine ------------------------------------------------------------------
+ONE = "test beds on one machine: they share its cores; not comparable as systems"
+POLLED = {"shared_cores": "shared, and the servers poll"}
+SHARED = {"shared_cores": "shared"}
+ALONE = {"shared_cores": "none"}
+CALLED = ("is faster", "is ahead", "% faster", "times as fast", "proven", "▲", "▼", "●", "○")
+
+
+def beds(folder: Path, one: dict[str, Any], other: dict[str, Any], **more: Any) -> Path:
+    """A campaign that proves a difference."""
+    return campaign(folder, {"xfs": one, "ext4": other}, blocks=7, **more)
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return beds(tmp_path_factory.mktemp("beds"), POLLED, SHARED)
+
+
+@pytest.mark.parametrize("command", ["show", "compare", "lessons"])
+def test_nobody_is_ahead_on_test_beds_of_one_machine(
+    emulated: Path,
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call(monkeypatch, command, emulated) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert out.lower().startswith(ONE.lower())
+    said = [word for word in CALLED if word in out]
+    assert said == (["proven"] if command == "lessons" else [])  # of chunk sizes, there
+    if command == "compare":
+        assert "ratio" in out  # in numbers, and not judged
+        assert "Servers on the clients' cores: " in out
+
+
+def test_the_report_marks_nobody_either(emulated: Path, tmp_path: Path) -> None:
+    text = report.write_report(emulated, tmp_path / "report.html").read_text()
+    body = text[text.index('<section id="answer">') : text.index('<section id="targets">')]
+    assert f"<p>{ONE}.</p>" in body
+    assert 'class="matrix"' not in body
+    assert 'class="number clear"' not in body
+    assert 'class="verdict faster"' not in body
+    assert 'class="verdict slower"' not in body
+    assert [word for word in CALLED if word in body] == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(POLLED, ALONE), (ALONE, ALONE), (POLLED, {}), ({}, {})]
+)
+def test_other_targets_are_compared(
+    tmp_path: Path,
+    one: dict[str, Any],
+    other: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call(monkeypatch, "compare", beds(tmp_path, one, other)) == 0
+    out = capsys.readouterr().out
+    assert ONE not in out
+    assert "is faster" in " ".join(out.split())
+
+
+def test_emulated_storage_nodes_are_a_bed_whatever_else_is_known(tmp_path: Path) -> None:
+    made = beds(tmp_path, {}, {}, realised={"storage_nodes": "emulated"})
+    assert summarise(open_campaign(made)).cluster.one_machine
+    limited = beds(tmp_path, {}, {}, realised={"interface": "emulated"})
+    assert not summarise(open_campaign(limited)).cluster.one_machine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -36,15 +37,19 @@ def test_engines_here_whose_storage_is_a_tmpfs(tmp_path: Path, word: str) -> Non
     assert mount.fstype == "tmpfs"
     with running(tmp_path, "daos_engine", ["-t", "1", word, "/dev/shm"]) as pid:
         assert pid in engines.here(["127.0.0.1"])
-        assert engines.medium(["127.0.0.1"]) == "RAM"
-        assert engines.medium(["127.0.0.1", "192.0.2.1"]) == ""  # who else is there, nobody sees
+        seen = engines.seen(["127.0.0.1"])
+        assert (seen.running, seen.scm, seen.engines) == (True, "RAM", 1)
+        assert seen.cores == os.cpu_count()
+        assert (seen.memory or 0) > 1 << 28
+        others = engines.seen(["127.0.0.1", "192.0.2.1"])  # who else is there, nobody sees
+        assert others == engines.Seen(True)
         with running(tmp_path / "b", "daos_engine", ["-t", "1", "-s", str(tmp_path)]):
-            assert engines.medium(["127.0.0.1"]) == ""  # not all the same
+            both = engines.seen(["127.0.0.1"])
+            assert (both.scm, both.engines) == ("", 2)  # not all the same
 
 
 def test_servers_alone_tell_nothing(tmp_path: Path) -> None:
     with running(tmp_path, "daos_server", ["-s", "/dev/shm"]) as pid:
         assert pid in engines.here(["127.0.0.1"])
-        assert engines.medium(["127.0.0.1"]) == ""
-    assert engines.medium(["192.0.2.1"]) == ""
-    assert engines.medium([]) == ""
+        assert engines.seen(["127.0.0.1"]) == engines.Seen(False)
+    assert engines.seen(["192.0.2.1"]) == engines.seen([]) == engines.Seen(False)

@@ -164,6 +164,17 @@ TRIALS = OF_STORAGE | {
         ],
         [lambda: with_evidence(record(phase()), cpu={"read": {"a": {"busy": 0.94}}})],
     ),
+    "data-left": Trial(
+        "warning",
+        [lambda: with_evidence(record(phase()), not_removed="remove_run on a: DER_MISC")],
+        [
+            lambda: record(phase()),
+            lambda: replace(
+                with_evidence(record(phase()), not_removed="remove_run on a: DER_MISC"),
+                status="failed",
+            ),
+        ],
+    ),
     "fewer-ranks": Trial(
         "invalid",
         [

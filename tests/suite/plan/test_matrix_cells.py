@@ -9,9 +9,10 @@ import pytest
 from scipy.stats import binomtest
 
 from fsmatrix.analysis.stats.testing.signflips import max_t
+from fsmatrix.results.evidence.values import Level
 from fsmatrix.suite.plan.as_json import plan_json
 from fsmatrix.suite.plan.estimate import deciding, smallest_p
-from tests.suite.planning_stubs import HEAD, planned, problems
+from tests.suite.planning_stubs import HEAD, Disk, planned, problems
 
 IMPOSSIBLE = {
     "access": ("backend: raw", "", "io speaks only paths; target a gives a block device"),
@@ -60,6 +61,23 @@ def test_a_target_that_cannot_be_had_is_skipped_on_request() -> None:
     cells = {cell.target: cell for cell in plan.matrix.cells}
     assert cells["a"].reasons == ("target a: the disk does not work",)
     assert {case.case.target for case in plan.cases} == {"b"}
+
+
+def test_a_target_that_cannot_be_had_is_named_once_and_not_its_workloads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever is to be done on it: a dead agent, a pool that is not there."""
+
+    def reason(disk: Disk, level: Level) -> str:
+        del level
+        return "" if disk.options.works else "daos_agent on n1 does not run: no socket"
+
+    monkeypatch.setattr(Disk, "level_refusal", reason)
+    head = HEAD.replace("backend: other", "backend: other, options: {works: false}")
+    assert problems("  second: {workload: meta}\n", head) == [
+        "c.yaml:5: targets.b: daos_agent on n1 does not run: no socket ('impossible: skip' would "
+        "leave out 2 of 2 cases)"
+    ]
 
 
 def test_only_the_impossible_cases_of_a_cell_are_skipped() -> None:

@@ -7,6 +7,7 @@ test the bed is whole again, and nothing of the campaign is left on it or on thi
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -162,6 +163,30 @@ def test_osds_hang(place: Any) -> None:
     hung, after = place.records()
     assert (hung.status, after.status) == ("timeout", "ok"), after.error
     assert "no answer within" in hung.error
+
+
+def test_osds_hang_under_a_long_limit(place: Any) -> None:
+    """It is told after seconds, by the OSD that does not answer, of which no monitor knows yet;
+    the next run asks first, and what cannot be removed is named."""
+    limit = "1h, time_without_progress: 2s"
+    running = place.start(backend="rados", target=TWO["rados"], work=LONG, limit=limit)
+    with healed(place.bed):
+        place.until_writing(running, RADOS)
+        session = ranks_of(place.out)
+        for osd in (0, 1):
+            place.bed.stop(f"osd.{osd}")
+        assert running.end() == 1, running.errors
+        assert not [pid for pid in session if Path(f"/proc/{pid}").exists()]
+    hung, after = place.records()
+    silent = r"said: osd\.[01] does not answer, and the monitors think that it is up"
+    assert hung.status == "failed"
+    assert re.search(rf"no operation has completed for \d+ s, and the storage {silent}", hung.error)
+    assert (after.status, after.session) == ("failed", "")
+    assert re.search(rf"the storage still {silent}", after.error)
+    told = [event["text"] for event in running.events if event["event"] == "warning"]
+    assert any(text.startswith("still there: rados-space") for text in told), told
+    assert any("`run --resume` removes it" in text for text in told)
+    assert "recovered: removed namespaces" in resumed(place)
 
 
 # -- MDS and clients --------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,8 @@ import pytest
 from fsmatrix.results.files.store import Store
 from tests.backends.conftest import agent_folder, standin  # noqa: F401 - fixtures
 from tests.suite.daos_campaigns import Doubled, doubled_daos  # noqa: F401 - the fixture
+from tests.suite.running import FSMATRIX, fsmatrix
+from tests.waiting import until
 
 pytestmark = [pytest.mark.daos, pytest.mark.needs("c player", "compiler", "mpirun")]
 CAMPAIGN = """
@@ -18,7 +22,7 @@ campaign: dfs
 seed: 1
 launcher: mpirun
 targets:
-  daos: {{backend: daos-dfs, options: {{pool: bench, library: {library}}}}}
+  daos: {{backend: daos-dfs, options: {{pool: bench, library: {library}{more}}}}}
 workloads:
   pattern: {{workload: pattern, options: {{bytes_per_process: 256KiB, chunk: 16KiB, iodepth: 4}}}}
   metadata: {{workload: metadata, options: {{files_per_process: 20}}}}
@@ -34,7 +38,7 @@ def test_ranks_share_a_connection_and_leave_nothing(
 ) -> None:
     double, out = doubled_daos.folder, tmp_path / "out"
     file = tmp_path / "c.yaml"
-    file.write_text(CAMPAIGN.format(library=doubled_daos.library))
+    file.write_text(CAMPAIGN.format(library=doubled_daos.library, more=""))
     argv = [sys.executable, "-P", "-m", "fsmatrix.cli.main", "run", str(file), "-o", str(out)]
     done = subprocess.run(
         [*argv, "--quiet"], capture_output=True, text=True, timeout=400, check=False
@@ -51,3 +55,27 @@ def test_ranks_share_a_connection_and_leave_nothing(
     assert len(joined) == 1  # the second of two ranks ...
     assert joined.isdisjoint(pid for how, pid in connected if how == "alone")  # ... does only that
     assert doubled_daos.left == []  # runs removed what they made
+
+
+def test_ctrl_c_while_a_tool_runs_is_no_failed_run(
+    doubled_daos: Doubled,  # noqa: F811 - the fixture
+    tmp_path: Path,
+) -> None:
+    """The terminal sends it to the whole process group; --resume then makes every run."""
+    tool, out = doubled_daos.standin, tmp_path / "out"
+    file = tmp_path / "c.yaml"
+    file.write_text(CAMPAIGN.format(library=doubled_daos.library, more=", deadline: 3s"))
+    tool.fault("container create", "hang")
+    argv = [*FSMATRIX, "run", str(file), "-o", str(out), "--no-report"]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, start_new_session=True) as run:
+        noted = tool.folder / "calls.jsonl"
+        until(lambda: noted.exists() and any("create" in call for call in tool.calls))
+        os.killpg(run.pid, signal.SIGINT)
+        _, errors = run.communicate(timeout=120)
+    assert run.returncode == 130, errors
+    assert list(Store.open(out).ids()) == []
+    tool.fault()
+    done = fsmatrix("run", file, "-o", out, "--resume", "--quiet")
+    store = Store.open(out)
+    assert [store.read(run_id).status for run_id in store.ids()] == ["ok", "ok"], done.stderr
+    assert tool.ours == []

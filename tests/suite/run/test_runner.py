@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -125,6 +126,29 @@ def test_steps_of_every_place(runner: Runner) -> None:
     assert record.argv[2][1:] == ("-c", "print('world')")
     assert record.evidence.settle.keys() == {"mpi", "rank"}
     assert record.evidence.cpu.keys() == record.evidence.counters.keys() == {"mpi", "rank"}
+
+
+@pytest.mark.root
+@pytest.mark.needs("mounts")
+def test_a_measurement_is_kept_when_its_data_cannot_be_removed(
+    runner: Runner, tmp_path: Path
+) -> None:
+    """Something is mounted in the run's folder."""
+    mounting = "mkdir {path}/busy && mount -t tmpfs none {path}/busy && echo {path} > " + str(
+        tmp_path / "where"
+    )
+    work = Scripted(Step("work", "once", "timed", Argv(("sh", "-c", mounting))))
+    record, broken = runner.run(job(work))
+    folder = Path((tmp_path / "where").read_text().strip())
+    subprocess.run(["umount", folder / "busy"], check=True)
+    shutil.rmtree(folder)
+    assert broken is None
+    assert record.status == "ok", record.error
+    assert [phase.name for phase in record.phases] == ["scripted"]
+    assert "remove_run on " in (record.evidence.not_removed or "")
+    (finding,) = [one for one in judged(record).findings if one.audit == "data-left"]
+    assert (finding.severity, finding.phase) == ("warning", "")
+    assert "could not be removed: remove_run on " in finding.message
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ import pytest
 from fsmatrix.backends.player.ops import OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import PlayerOptions, open_player
 from fsmatrix.backends.player.result import Latencies
+from fsmatrix.suite.session import programs
 from fsmatrix.suite.session.players import apart
 from fsmatrix.suite.session.players.apart import ApartPlayer
 from tests.backends.playing import (
@@ -153,6 +154,55 @@ def test_its_environment_and_its_last_words(
     assert "seen by the backend\n" in player.printed
     player.close()  # once more
     assert "GIVEN" not in os.environ
+
+
+EARLY = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+static int ready;
+__attribute__((constructor)) static void begin(void) { ready = 1; }
+
+/* As libioil, which needs what its constructor makes. */
+#define OPENS(name) \\
+    int name(const char *path, int flags, ...) { \\
+        if (!ready) abort(); \\
+        va_list rest; va_start(rest, flags); int mode = va_arg(rest, int); va_end(rest); \\
+        return ((int (*)(const char *, int, ...))dlsym(RTLD_NEXT, #name))(path, flags, mode); \\
+    }
+OPENS(open)
+OPENS(open64)
+"""
+
+
+@pytest.fixture
+def early(tmp_path: Path) -> str:
+    """A library that aborts if a file is opened before its constructor ran."""
+    source, library = tmp_path / "early.c", tmp_path / "libearly.so"
+    source.write_text(EARLY)
+    words = ["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"]
+    subprocess.run(words, check=True, capture_output=True)
+    return str(library)
+
+
+@pytest.mark.needs("compiler")
+def test_only_the_player_gets_a_library_that_is_not_ready_for_other_programs(
+    made: Made, tmp_path: Path, early: str
+) -> None:
+    """What ends the player with its rank opens files before the library can take that over."""
+    stream = chunk(*data_stream(np.random.default_rng(3), 50), names=(b"file", b"none"))
+    player = made(LD_PRELOAD=early)
+    assert any(early == each.path for each in process_of(player).memory_maps())
+    player.play(stream)
+    player.drain()
+    assert facts(player.result()) == facts(inside(tmp_path / "posix", stream))
+    words = programs.given({"LD_PRELOAD": early}, ["sh", "-c", "cat /proc/self/maps"])
+    done = programs.run(words, str(tmp_path), SECONDS)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert early in done.stdout
 
 
 def test_its_process_is_killed(made: Made) -> None:
