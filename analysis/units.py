@@ -89,13 +89,14 @@ OWN = ""  # as a metric's name: each phase's own
 def own_metric(engine: str, phase: str) -> str:
     """What a phase is judged by: bandwidth; operations per second where bytes are not the point.
 
-    That is of metadata, replays and transactions.
+    That is of metadata, replays, transactions, trims and fsyncs.
 
     Also of small random data: at one size of operation both have the same ratios, and a curve
     over sizes needs one metric.
     """
     metadata = engine in METADATA_ENGINES or phase in METADATA or "mdtest-" in phase
     metadata |= phase in ("replay", TRANSACTIONS)  # of all kinds of operations
+    metadata |= phase == "trim" or phase.endswith("-fsync")  # which move no bytes
     return "iops" if metadata else "bandwidth"
 
 

@@ -22,6 +22,8 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Status = Literal["ok", "failed", "timeout"]
 Severity = Literal["info", "warning", "invalid"]
+FSYNC = "fsync"  # kind of operation: fsync, fdatasync and their likes
+TOTAL = "/total"  # ends a kind whose latencies count from submission, where others' do not
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "invalid")
 
 
@@ -31,6 +33,8 @@ class Latency:
 
     `service`: time from call to completion.  Under an open loop `counts` are from the
     intended issue time, and the service times stand in a kind of their own ("read/service").
+    Of fio they are from submitted to completed (clat); where it tells only those from the begin
+    of the submission (lat) their kind is another one ("read/total").
     """
 
     counts: Integers  # [bin], histogram.BINS long

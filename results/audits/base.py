@@ -15,8 +15,8 @@ import numpy as np
 
 from fsmatrix.results import metrics
 from fsmatrix.results.evidence.evidence import counter_differences
-from fsmatrix.results.evidence.values import JsonObject
-from fsmatrix.results.record import Finding, Phase, RunRecord, Severity
+from fsmatrix.results.evidence.values import JsonObject, number
+from fsmatrix.results.record import FSYNC, Finding, Phase, RunRecord, Severity
 
 # of a run: judged whatever became of it; of a phase: only of runs that ended well
 Scope = Literal["run", "phase"]
@@ -102,8 +102,9 @@ def in_memory(record: RunRecord, phase: Phase) -> bool:
 def data_bytes(phase: Phase) -> tuple[float, float]:
     """Bytes read and bytes written by a data phase; (0, 0) for a phase of another kind.
 
-    A mixture's bytes are divided as its completed operations are; without knowing these,
-    (0, 0) as well.  Of data that a program compressed, what it stored counts.
+    A mixture's bytes are divided as its engine tells (`read_bytes`, `write_bytes`), or as its
+    completed operations are; without knowing these, (0, 0) as well.  Of data that a program
+    compressed, what it stored counts.
     """
     total = float(phase.facts.get(STORED, phase.bytes.sum()))
     kind = phase.name.partition("-")[0]
@@ -113,6 +114,9 @@ def data_bytes(phase: Phase) -> tuple[float, float]:
         return 0.0, total
     if kind != "mixed":
         return 0.0, 0.0
+    told = [phase.facts.get(name) for name in ("read_bytes", "write_bytes")]
+    if None not in told:
+        return number(told[0]), number(told[1])
     counts = [
         int(phase.latency[name].counts.sum()) if name in phase.latency else 0
         for name in ("read", "write")
@@ -125,7 +129,14 @@ def data_bytes(phase: Phase) -> tuple[float, float]:
 
 def synced(phase: Phase) -> bool:
     """Whether the data was synced inside the window."""
-    return "fsync" in phase.latency or bool(phase.facts.get("synced"))
+    return bool(phase.facts.get("synced", FSYNC in phase.latency))
+
+
+def uncached(record: RunRecord, phase: Phase) -> bool:
+    """Whether the data passed no page cache, as the run declares or its output says."""
+    cache = record.evidence.cache.get(phase.name)
+    declared = cache is not None and cache.declared == "bypass"
+    return declared or phase.facts.get("direct", record.coordinates.get("direct")) is True
 
 
 def window(phase: Phase) -> float:

@@ -93,6 +93,25 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
         "time, or direct",
     ),
     "verify-reads": ("verify-reads", "info", "its verification reads are not part of this number"),
+    "verify-in-window": (
+        "verify-in-window",
+        "warning",
+        "the rate is too low by the time of the verification: measure without it, and verify in a "
+        "run of its own",
+    ),
+    "not-apart": (
+        "not-told-apart",
+        "warning",
+        "amounts, rate and latencies are not those of the work alone: leave the verification or "
+        "unified_rw_reporting out",
+    ),
+    "steady": ("steady-state", "info", "it ended because its rate was steady, not early"),
+    "not-steady": (
+        "steady-state-not-reached",
+        "warning",
+        "the rate still changed by more than was allowed: run longer, or allow more",
+    ),
+    "limited": ("time-limited", "info", "fewer iterations than asked: its time limit ended it"),
     "no-window": (
         "no-window",
         "warning",

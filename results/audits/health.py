@@ -34,11 +34,11 @@ def longest(phase: Phase, *, waiting: bool) -> float | None:
 
     Service times of an open loop count, times from the intended issue do not.
     """
-    kinds = {kind.partition("/")[0] for kind in phase.latency}
     chosen = [
-        f"{k}/service" if f"{k}/service" in phase.latency else k
-        for k in kinds
-        if waiting or k not in WAITING
+        kind
+        for kind in phase.latency
+        if f"{kind}/service" not in phase.latency
+        and (waiting or kind.partition("/")[0] not in WAITING)
     ]
     maxima = [phase.latency[kind].maximum for kind in chosen if phase.latency[kind].counts.any()]
     return max(maxima, default=None)

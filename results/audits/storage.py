@@ -17,6 +17,7 @@ from fsmatrix.results.audits.base import (
     size,
     synced,
     transferred,
+    uncached,
     window,
 )
 from fsmatrix.results.evidence.deployment import DURABLE
@@ -153,14 +154,14 @@ def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
         went = sum(counters.values()) if counters else 0.0
         if counters and went >= WRITTEN_SHARE * wanted * incompressible(record):
             continue
-        in_window = synced(phase)
-        if not in_window and counters is None and _declared(record, phase) == "bypass":
-            continue
-        if in_window and counters is None:
+        in_window, direct = synced(phase), uncached(record, phase)
+        if (in_window or direct) and counters is None:
             continue  # evidence-missing
         reason = "and no fsync was requested: write-back not flushed"
-        if in_window:
-            reason = "although it was synced"
+        if in_window or direct:
+            reason = "although it was synced" if in_window else "although it was O_DIRECT"
+        elif asked := phase.facts.get("sync_requested"):
+            reason = f"and {asked} syncs only a part of it, or after the window"
         elif record.evidence.engine is not None and "synced" not in phase.facts:
             reason = "and the output does not say whether it was synced"
         shown = f"{size(went)} ({went / wanted:.0%})" if counters else "an unknown part"
@@ -264,7 +265,7 @@ AUDITS = (
     ),
     Audit(
         "write-not-flushed",
-        1,
+        2,
         "phase",
         write_not_flushed,
         "use fsync: end, or work that is larger than memory; blocks that were written several "

@@ -7,6 +7,7 @@ raises ParseError, and nothing but ParseError.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,6 +56,12 @@ class Format:
     name: str
     recognises: Callable[[str], bool]
     parse: Parser  # (text, source for messages) -> runs, at least one; ParseError
+
+
+def is_older(version: str, least: tuple[int, int]) -> bool:
+    """Whether a printed version ("2.21", "3.0.1rc1") is below major.minor; False for no number."""
+    numbers = re.match(r"(\d{1,6})(?:\.(\d{1,6}))?", version)
+    return numbers is not None and (int(numbers[1]), int(numbers[2] or 0)) < least
 
 
 def totals(

@@ -20,6 +20,7 @@ BUILTIN: dict[str, str] = {
     name: f"fsmatrix.results.formats.{name}:FORMATS"
     for name in ("io500", "elbencho", "fio", "mdtest", "ior", "dbench")
 }
+BUILTIN["fio-text"] = "fsmatrix.results.formats.fio:TEXTS"  # only to say what to do instead
 # values are tuples of Format
 FORMATS: Registry[Any] = Registry("fsmatrix.formats", BUILTIN, "format")
 

@@ -14,11 +14,20 @@ from fsmatrix.results.evidence.lhcb import analysed
 from fsmatrix.results.evidence.replay import replayed
 from fsmatrix.results.files.campaign import observed, usage
 from fsmatrix.results.files.hdf5.schema import to_json
-from fsmatrix.results.record import SEVERITIES, Finding, Integers, Phase, RunRecord
+from fsmatrix.results.record import (
+    FSYNC,
+    SEVERITIES,
+    TOTAL,
+    Finding,
+    Integers,
+    Phase,
+    RunRecord,
+)
 
 NAN = float("nan")
 TEXT_LIMIT = 500  # characters of one string in the campaign file
 DATA_KINDS = ("read", "write")
+SYNCED = ("write", "mixed", "replay")  # phases whose fsyncs have a row of their own
 METADATA_PHASES = frozenset(
     {
         "open",
@@ -76,8 +85,7 @@ def rows_of(record: RunRecord) -> list[Row]:
     }
     names = {phase.name for phase in record.phases}
     rows = []
-    for phase in record.phases or (None,):
-        name = phase.name if phase else ""
+    for name, phase in _timed(record) or [("", None)]:
         findings = [f for f in record.findings if f.phase == name or f.phase not in names]
         kinds = latency_kinds(phase) if phase else ()
         rows.append(
@@ -85,7 +93,7 @@ def rows_of(record: RunRecord) -> list[Row]:
                 numbers={**numbers, **(_numbers(record, phase, kinds) if phase else {})},
                 texts={
                     **texts,
-                    "phase": name,
+                    "phase": phase.name if phase else "",
                     "worst_finding": worst(findings),
                     "latency_of": "+".join(kinds),
                     "replay": _replay(phase),
@@ -96,6 +104,40 @@ def rows_of(record: RunRecord) -> list[Row]:
             )
         )
     return rows
+
+
+def _timed(record: RunRecord) -> list[tuple[str, Phase | None]]:
+    """Phases in their order, the fsyncs of one behind it; each with its phase's own name."""
+    timed: list[tuple[str, Phase | None]] = []
+    for phase in record.phases:
+        timed.append((phase.name, phase))
+        if FSYNC in phase.latency and phase.name in SYNCED and _often(record, phase):
+            timed.append((phase.name, _syncs(phase)))
+    return timed
+
+
+def _often(record: RunRecord, phase: Phase) -> bool:
+    """Whether fsyncs are a part of the work, not only the end of it or of a pass (the player's)."""
+    if phase.name == "replay" or not record.engine.startswith("player"):
+        return True
+    return Case.from_canonical(record.case).options.get("fsync") == "per-write"
+
+
+def _syncs(phase: Phase) -> Phase:
+    """The fsyncs of a phase as a phase of one worker: no bytes, its window."""
+    latency = phase.latency[FSYNC]
+    none = np.zeros(1, dtype=np.int64)
+    return Phase(
+        name=f"{phase.name}-{FSYNC}",
+        start=np.array([np.nanmin(phase.start)]),
+        end=np.array([np.nanmax(phase.end)]),
+        bytes=none,
+        operations=none + int(latency.counts.sum()),
+        errors=none,
+        latency={FSYNC: latency},
+        began=phase.began,
+        clock_uncertainty=phase.clock_uncertainty,
+    )
 
 
 def _replay(phase: Phase | None) -> str:
@@ -138,13 +180,20 @@ def worst(findings: Sequence[Finding]) -> str:
 
 
 def latency_kinds(phase: Phase) -> tuple[str, ...]:
-    """The kinds of operation that the latency columns of this phase pool, sorted."""
-    kinds = sorted(kind for kind in phase.latency if "/" not in kind)
-    if phase.name in DATA_KINDS and phase.name in kinds:
-        return (phase.name,)
+    """The kinds of operation that the latency columns of this phase pool, sorted.
+
+    Kinds that count from another moment are never pooled with others, and only taken alone.
+    """
+    kinds = sorted(
+        kind
+        for kind in phase.latency
+        if "/" not in kind and (kind != FSYNC or phase.name not in SYNCED)
+    )
     if phase.name.split("-")[0] in METADATA_PHASES:
         return tuple(kinds)
-    return tuple(kind for kind in kinds if kind in DATA_KINDS) or tuple(kinds)
+    own = (phase.name,) if phase.name in kinds else DATA_KINDS
+    others = [kind for kind in phase.latency if kind.endswith(TOTAL)]
+    return tuple(kind for kind in kinds if kind in own) or tuple(sorted(others)) or tuple(kinds)
 
 
 def _numbers(record: RunRecord, phase: Phase, kinds: Sequence[str]) -> dict[str, float]:

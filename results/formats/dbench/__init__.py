@@ -25,10 +25,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.formats.base import Format, Parsed, ParseError, totals
+from fsmatrix.results.formats.base import Format, Parsed, ParseError, is_older, totals
 from fsmatrix.results.formats.dbench.lines import BARRIER, Reading, Tick, read
 from fsmatrix.results.record import Floats, Integers, Phase
 
+OLDEST = (4, 0)
 MEGABYTE = 1e6
 LARGEST = 2.0**62
 # A series is differenced from means of two decimals: its intervals are as long as it takes for
@@ -40,7 +41,11 @@ WINDOW = "end of the warm-up to the time limit, as dbench's one-second alarm see
 
 def parse(text: str, source: str) -> list[Parsed]:
     """All runs in a text; ParseError if there is none, or its numbers are not dbench's."""
-    return [_parsed(run, source) for run in read(text, source)]
+    runs = [_parsed(run, source) for run in read(text, source)]
+    old = [run.version for run in runs if is_older(run.version, OLDEST)]
+    if old and all(run.failure for run in runs):
+        raise ParseError(source, 0, f"dbench {old[0]}: needs dbench 4.0 or newer")
+    return runs
 
 
 def _parsed(run: Reading, source: str) -> Parsed:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, totals
+from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, is_older, totals
 from fsmatrix.results.formats.elbencho.line import (
     MIB,
     SETTINGS,
@@ -54,7 +54,11 @@ SKIPPED = frozenset({"SYNC", "DROPCACHE"})  # no work of their own
 WINDOW = "from the common start to the last thread's end; a file is opened and closed inside"
 MIXED = re.compile(r"(RWMIX|MIX-T)\d{1,5}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?([+-]\d{4})?", re.ASCII)
+OLDEST = (2, 0)
 MOST_NOTES = 40
+UNCACHED = frozenset({"bucket"})  # path types without a page cache
+# words of its command -> the phase in whose window they verify, or read what was written
+VERIFYING = {"--verify": "read", "--verifydirect": "write", "--readinline": "write"}
 SECRETS = ("--s3key", "--s3secret", "--s3sessiontoken", "--svcpwfile")
 
 
@@ -72,6 +76,9 @@ def parse(text: str, source: str) -> list[Parsed]:
     runs = [_run(group) for group in _groups(lines)]
     if not runs:
         why = damage[0].message if damage else "it has no line of results"
+        if version := re.search(r",(\d[\w.-]{0,20}),\"", text):
+            old = f"elbencho {version[1]}: needs elbencho 2.0 or newer; "
+            why = old * is_older(version[1], OLDEST) + why
         raise ParseError(source, damage[0].line if damage else 0, why)
     if damage:
         first = runs[0]
@@ -175,6 +182,12 @@ def _run(lines: Sequence[Line]) -> Parsed:
         if phase is not None:
             parts.setdefault(phase.name, []).append(phase)
     argv = _argv(first.cells["command"])
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        option, _, value = word.partition("=")
+        inside = VERIFYING.get(option, "")
+        if inside in parts and (value or following) not in ("0", "false"):
+            text = f"{option}: what is checked or read back takes time inside the window"
+            notes.append(Note("verify-in-window", text, first.number, inside))
     hosts, threads = (_number(first, name) for name in ("hosts", "threads"))
     facts = {"label": first.cells["label"]} if first.cells.get("label") else {}
     if not parts and not failure:
@@ -239,7 +252,12 @@ def _phase(line: Line, notes: list[Note]) -> Phase | None:
 
 def _facts(line: Line, counts: Sequence[Count], kinds: Sequence[str]) -> dict[str, Json]:
     """What was done when the first thread finished, and latencies in seconds."""
-    facts: dict[str, Json] = {"window": WINDOW, "first_done_seconds": _first(line)}
+    direct = line.cells.get("direct IO") == "1" or line.cells.get("path type") in UNCACHED
+    facts: dict[str, Json] = {
+        "window": WINDOW,
+        "first_done_seconds": _first(line),
+        "direct": direct,
+    }
     if counts[0].entries:
         facts["entries"] = sum(count.entries for count in counts)
     for column, name, unit in (

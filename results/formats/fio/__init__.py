@@ -1,10 +1,12 @@
 """fio's JSON (`--output-format=json` or `json+`, fio 3.0 and newer): one run per reporting group.
 
 A worker is a job.  Its window is fio's runtime: from the loop's begin (opening files included)
-to the last completion, a final fsync (end_fsync) included, closing not.  Where all jobs tell
-their `job_start` (3.36 and newer) the windows stand on one clock; otherwise every window
-begins at 0 and `facts["window_source"]` is "runtime" until logs tell more (logs.py).
-Latencies are fio's completion latencies (clat); means of slat, clat and lat are in the facts.
+to the last completion, a final fsync (end_fsync) included, closing and a verification after it
+not.  Where all jobs tell their `job_start` (3.36 and newer) the windows stand on one clock;
+otherwise every window begins at 0 and `facts["window_source"]` is "runtime" until logs tell more
+(logs.py).
+Latencies are fio's completion latencies (clat); where it has histograms from submission only
+(lat_percentiles), of those, in kinds of their own.  Means of slat, clat and lat are in the facts.
 """
 
 from __future__ import annotations
@@ -13,29 +15,43 @@ import errno
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from fsmatrix.results.evidence.values import inside
-from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError
+from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, is_older
 from fsmatrix.results.formats.fio.documents import MARK, Document, documents
 from fsmatrix.results.formats.fio.job import (
     DIRECTIONS,
     DamagedError,
     Job,
+    amount_of,
     is_set,
     job_of,
+    kb_base,
+    runtime_of,
+    rw_of,
     seconds_of,
     size_of,
 )
 from fsmatrix.results.formats.fio.options import told_options, traps
-from fsmatrix.results.formats.fio.phase import phase_of
+from fsmatrix.results.formats.fio.phase import LATENCIES_DIFFER, past_cache, phase_of
+from fsmatrix.results.record import Phase
+from fsmatrix.results.units import format_size
 
 MOST_NOTES = 20
-_SAID = re.compile(r"^(?:fio|note|warning):? ?[^\n]+", re.M | re.I)
+OLDEST = (3, 0)
+ADVICE = "run fio with --output-format=json+"
+_SAID = re.compile(r"^(?:fio|note|warning): ?[^\n]+", re.M | re.I)
+# lines of the formats normal and terse
+_TEXT = re.compile(
+    r"^[^\n]{1,200}: \((?:g=\d+\): rw=|groupid=\d+, jobs=\d+\): err=)|^[2-5];fio-\d", re.M
+)
+_VERSION = re.compile(r"^(?:\d;)?fio[- ](\d[\w.-]{0,40})", re.M)
 # what a job of this kind does not do: then the output is that of several jobs
 OTHER = {"read": "write", "randread": "write", "write": "read", "randwrite": "read"}
+LONGER = ("runtime", "timeout", "io_size", "io_limit", "number_ios", "loops")  # than its size
 EARLY = 0.98  # of the asked runtime; below it a time_based job ended early
 
 
@@ -61,9 +77,24 @@ def _warnings(text: str) -> list[Note]:
     return [Note("warning", warning, number) for warning, number in first_line.items()]
 
 
+def is_text(text: str) -> bool:
+    """Whether fio wrote it in another format than JSON: normal, terse."""
+    return MARK.search(text) is None and _TEXT.search(text) is not None
+
+
+def refuse_text(text: str, source: str) -> list[Parsed]:
+    """ParseError with what to do instead."""
+    match = _VERSION.search(text)
+    version = match[1] if match else ""
+    old = f"fio {version}: needs fio 3.0 or newer; " if is_older(version, OLDEST) else ""
+    reason = f"{old}fio's normal and terse output have too little: {ADVICE}"
+    raise ParseError(source, 0, reason)
+
+
 FORMATS: tuple[Format, ...] = (
     Format("fio json", lambda text: MARK.search(text) is not None, parse),
 )
+TEXTS: tuple[Format, ...] = (Format("fio text", is_text, refuse_text),)
 
 
 def _final(parsed: Sequence[Document]) -> list[Document]:
@@ -109,7 +140,7 @@ def _number(value: object) -> float:
 # -- runs ------------------------------------------------------------------------------------
 def _runs(document: Document, source: str) -> list[Parsed]:
     version = str(document.header.get("fio version", "")).removeprefix("fio-")
-    if version.startswith(("1.", "2.")):
+    if is_older(version, OLDEST):
         raise ParseError(source, document.line, f"fio {version[:20]}: needs fio 3.0 or newer")
     common = inside(document.header, "global options")
     jobs, damages = [], [document.damage] if document.damage else []
@@ -132,9 +163,10 @@ def _runs(document: Document, source: str) -> list[Parsed]:
 
 def _run(document: Document, version: str, jobs: Sequence[Job], damages: Sequence[str]) -> Parsed:
     notes = [*document.notes, *(Note("recovered", text, document.line) for text in damages)]
-    for job in jobs:
-        notes += _job_notes(job)
     merged = _merged_by_fio(jobs)
+    for job in jobs:
+        sum_of = _merged_into(job) if merged else 1
+        notes += [*_job_notes(job, sum_of), *_how_it_ended(job, sum_of, _exits_together(document))]
     if merged:
         notes.append(Note("group-reporting", merged))
     printed = _number(document.header.get("timestamp_ms")) / 1000.0
@@ -147,6 +179,7 @@ def _run(document: Document, version: str, jobs: Sequence[Job], damages: Sequenc
         phase_of(kind, [job for job in jobs if job.kind == kind], min(starts) if plausible else 0.0)
         for kind in kinds
     ]
+    notes += [note for phase in phases if (note := _differ(phase, jobs))]
     notes += traps(jobs)
     hosts = sorted({job.host for job in jobs if job.host})
     return Parsed(
@@ -174,9 +207,30 @@ def _plausible(job: Job, printed: float) -> bool:
     return not printed or job.start + job.seconds <= printed + 1.0
 
 
-def _job_notes(job: Job) -> list[Note]:
+def _merged_into(job: Job) -> int:
+    """How many jobs an entry of group_reporting is the sum of; 0: of different ones."""
+    asked = job.options.get("numjobs", "1")[:9]
+    return int(asked) if asked.isdecimal() and not _foreign(job) else 0
+
+
+def _foreign(job: Job) -> str:
+    """A direction in which a job of its kind moves nothing: then it is the sum of several."""
+    other = OTHER.get(rw_of(job.options), "")
+    kinds = [direction.kind for direction in job.directions]
+    return other if other in kinds and not is_set(job.options, "verify") else ""
+
+
+def _exits_together(document: Document) -> bool:
+    """Whether all jobs end with the first (exitall)."""
+    every = [inside(document.header, "global options")]
+    every += [inside(data, "job options") for data in document.jobs]
+    return any(is_set({"": str(options.get("exitall", "0"))}, "") for options in every)
+
+
+def _job_notes(job: Job, sum_of: int) -> list[Note]:
+    """`sum_of`: how many jobs it is the sum of, 0 = unknown."""
     notes = []
-    for direction in job.directions:
+    for direction in (*job.directions, *((job.syncs,) if job.syncs else ())):
         phase = job.kind
         notes += [
             Note("contradiction", f"job {job.name}: {p}", phase=phase) for p in direction.problems
@@ -187,16 +241,54 @@ def _job_notes(job: Job) -> list[Note]:
         if direction.dropped:
             text = f"job {job.name}: {direction.dropped} {direction.kind}s were dropped"
             notes.append(Note("dropped-ios", text, phase=phase))
-    if job.left_out:
-        text = f"job {job.name}: its {job.left_out} verified the writes and is left out"
-        notes.append(Note("verify-reads", text, phase=job.kind))
-    asked = seconds_of(job.options.get("runtime", ""))
-    if asked and _time_based(job) and job.kind and job.seconds < EARLY * asked:
+    for key, text in job.remarks:
+        notes.append(Note(key, f"job {job.name}: {text}", phase=job.kind))
+    return [*notes, *_read_again(job, sum_of)]
+
+
+def _read_again(job: Job, sum_of: int) -> Iterator[Note]:
+    """More bytes than its files have, buffered: what it reads then comes from the page cache."""
+    size = (_size_of_files(job) or 0) * sum_of
+    longer = any(name in job.options for name in LONGER)
+    if not longer or not 0 < size < job.covered or past_cache(job) or _emptied(job):
+        return
+    if any(direction.kind in ("read", "mixed") for direction in job.directions):
+        text = (
+            f"job {job.name} went over its {format_size(size, 1)} {job.covered / size:.1f} times "
+            f"({format_size(job.covered, 1)}): it read again, from cache"
+        )
+        yield Note("reread", text, phase=job.kind)
+
+
+def _size_of_files(job: Job) -> int | None:
+    """Bytes of a job's files; None if they are not told plainly."""
+    base, files = kb_base(job.options), job.options.get("nrfiles", "1")
+    size, each = (size_of(job.options.get(name, ""), base) for name in ("size", "filesize"))
+    whole = each * int(files[:9]) if each and files.isdecimal() else None
+    return min((told for told in (size, whole) if told), default=None)
+
+
+def _emptied(job: Job) -> bool:
+    """Whether fio drops the cache of its files between two passes."""
+    return is_set(job.options, "loops") and is_set({"invalidate": "1", **job.options}, "invalidate")
+
+
+def _how_it_ended(job: Job, sum_of: int, exitall: bool) -> list[Note]:
+    """By its time, its amount, its steady state, another job (`exitall`), or too early."""
+    notes = []
+    asked = seconds_of(runtime_of(job.options))
+    if not job.kind:
+        return []
+    if job.steady is not None:
+        ended = "attained" if job.steady else "did not attain"
+        text = f"job {job.name} {ended} its steady state in {job.seconds:g} s"
+        notes.append(Note("steady" if job.steady else "not-steady", text, phase=job.kind))
+    elif asked and _time_based(job, sum_of) and job.seconds < EARLY * asked and not exitall:
         text = f"job {job.name} ran {job.seconds:g} s of the {asked:g} s it was asked to"
         notes.append(Note("ended-early", text, phase=job.kind))
     ramp = seconds_of(job.options.get("ramp_time", "")) or 0.0
     shortest = min(job.seconds, asked) if asked else job.seconds
-    if ramp and job.kind and shortest < ramp:
+    if ramp and shortest < ramp:
         text = (
             f"job {job.name}: the window of {shortest:g} s is shorter than its ramp of {ramp:g} s"
         )
@@ -204,11 +296,22 @@ def _job_notes(job: Job) -> list[Note]:
     return notes
 
 
-def _time_based(job: Job) -> bool:
-    """Told, or shown by more bytes than its size (fio does not tell a flag without a value)."""
-    size = size_of(job.options.get("size", ""), job.options.get("kb_base", ""))
-    looped = size is not None and sum(d.bytes for d in job.directions) > size
-    return is_set(job.options, "time_based") or (looped and "loops" not in job.options)
+def _time_based(job: Job, sum_of: int) -> bool:
+    """Told, or shown by more bytes than its amount (fio does not tell a flag without a value).
+
+    By number_ios it ends before its time, unless the flag is told.
+    """
+    amount = (amount_of(job.options) or 0) * sum_of
+    looped = 0 < amount < job.covered and not {"number_ios", "loops"} & job.options.keys()
+    return is_set(job.options, "time_based") or looped
+
+
+def _differ(phase: Phase, jobs: Sequence[Job]) -> Note | None:
+    """Latencies that are not added up although jobs of the phase have histograms of them."""
+    every = [d for job in jobs if job.kind == phase.name for d in (*job.directions, job.syncs) if d]
+    kept = {kind.partition("/")[0] for kind in phase.latency}
+    lost = [d.kind for d in every if d.latency is not None and d.kind not in kept]
+    return Note("left-out", LATENCIES_DIFFER.format(lost[0]), phase=phase.name) if lost else None
 
 
 def _merged_by_fio(jobs: Sequence[Job]) -> str:
@@ -223,9 +326,8 @@ def _merged_by_fio(jobs: Sequence[Job]) -> str:
                 f"job {job.name}: {seen[job.name]} of numjobs={asked} in the output: "
                 "merged by group_reporting, or missing"
             )
-        rw = (job.options.get("rw") or job.options.get("readwrite") or "").partition(":")[0]
-        other = OTHER.get(rw)
-        if other in [direction.kind for direction in job.directions]:
+        if other := _foreign(job):
+            rw = rw_of(job.options)
             return (
                 f"job {job.name}: rw={rw}, with {other}s: several jobs, merged by group_reporting"
             )

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import JsonObject, inside
-from fsmatrix.results.record import Latency
+from fsmatrix.results.record import FSYNC, Latency
 
 LARGEST = 1 << 62
-_WRITES = {"write", "randwrite"}
+MIXTURES = frozenset({"rw", "readwrite", "randrw"})
+# rw of jobs of one direction, which is that of what unified_rw_reporting=mixed adds up
+_ONE_WAY = {"read": "read", "randread": "read", "write": "write", "randwrite": "write",
+            "trim": "trim", "randtrim": "trim"}  # fmt: skip
+RANGES = "sync_file_range"  # begins or waits for write-back, and makes nothing durable
 DIRECTIONS = ("read", "write", "trim", "mixed")
 _SIZE = re.compile(r"(\d+)([kmgtp]?)(i?)b?", re.IGNORECASE)
 _TIME = re.compile(r"(\d+)(us|usec|ms|msec|s|sec|m|min|h|hour|d|day)?", re.IGNORECASE)
@@ -43,8 +47,8 @@ class Means(Stored):
 class Direction:
     """What a job moved in one direction."""
 
-    kind: str  # read, write, trim; mixed where fio was told to unify them
-    bytes: int
+    kind: str  # read, write, trim; mixed where fio was told to unify them; of syncs fsync
+    bytes: int  # of a trim: those that were given up, not moved
     operations: int
     seconds: float  # runtime, in whole milliseconds
     short: int
@@ -52,6 +56,7 @@ class Direction:
     latency: Latency | None
     means: Mapping[str, Means]  # of clat, slat, lat
     problems: tuple[str, ...] = ()  # contradictions inside
+    total: bool = False  # latency is fio's lat, from submission, as fsync's always; else clat
 
 
 @dataclass(frozen=True)
@@ -65,16 +70,28 @@ class Job:
     ignored_errors: int  # total_err of continue_on_error
     first_error: int
     start: float  # Unix time of job_start, seconds; 0 = not told
-    directions: tuple[Direction, ...]  # that moved something
+    directions: tuple[Direction, ...]  # of its work, that did something
     options: Mapping[str, str] = field(default_factory=dict)  # global ones and its own
-    left_out: str = ""  # a direction that is no part of the work: reads that verify writes
+    remarks: tuple[tuple[str, str], ...] = ()  # keys and texts of notes on what it did beside
     host: str = ""  # of fio's client/server mode
+    syncs: Direction | None = None  # its fsync, fdatasync, sync_file_range, without end_fsync
+    steady: bool | None = None  # whether it attained its steady state; None: it has none
 
     @property
     def kind(self) -> str:
         """read, write, trim or mixed; empty: nothing was moved."""
         kinds = [direction.kind for direction in self.directions]
         return kinds[0] if len(kinds) == 1 else "mixed" if kinds else ""
+
+    @property
+    def moved(self) -> tuple[Direction, ...]:
+        """Its directions that move bytes: a trim gives them up."""
+        return tuple(d for d in self.directions if d.kind != "trim")
+
+    @property
+    def covered(self) -> int:
+        """Bytes of its files that it worked on: moved, or of a job that only trims given up."""
+        return sum(d.bytes for d in self.moved or self.directions)
 
     @property
     def seconds(self) -> float:
@@ -89,14 +106,14 @@ def job_of(data: JsonObject, number: int, common: JsonObject) -> Job:
         raise DamagedError("fio 2.x: its latencies and rates have other units; needs 3.0 or newer")
     if not sections:
         raise DamagedError("it has no section read, write or mixed")
+    given = {**common, **inside(data, "job options")}
+    options = {str(key): str(value) for key, value in given.items()}
     if len(sections) > 1:
         sections.pop("mixed", None)  # unified_rw_reporting=both
     directions = [_direction(kind, part) for kind, part in sections.items()]
-    options = {**common, **inside(data, "job options")}
-    asked = str(options.get("rw") or options.get("readwrite") or "").partition(":")[0]
-    moved = tuple(d for d in directions if d.operations or d.bytes)
-    verifies = asked in _WRITES and str(options.get("verify", "0")) not in {"0", "null"}
-    work = tuple(d for d in moved if d.kind == "write") if verifies else moved
+    did = tuple(d for d in directions if d.operations or d.bytes)
+    work, remarks = _work(did, options)
+    steady = inside(data, "steadystate").get("attained")
     return Job(
         name=str(data.get("jobname", "")),
         number=number,
@@ -106,12 +123,109 @@ def job_of(data: JsonObject, number: int, common: JsonObject) -> Job:
         first_error=_count(data, "first_error", 0),
         start=_count(data, "job_start", 0) / 1000.0,
         directions=work,
-        left_out="" if len(work) == len(moved) else "reads",
-        options={str(key): str(value) for key, value in options.items()},
+        options=options,
+        remarks=remarks,
         host=str(data.get("hostname", "")),
+        syncs=_syncs(inside(data, "sync"), options),
+        steady=None if steady is None else bool(steady),
     )
 
 
+# -- the work --------------------------------------------------------------------------------
+def rw_of(options: Mapping[str, str]) -> str:
+    """fio's rw, without a modifier; empty: not told."""
+    return (options.get("rw") or options.get("readwrite") or "").partition(":")[0]
+
+
+def _work(
+    did: Sequence[Direction], options: Mapping[str, str]
+) -> tuple[tuple[Direction, ...], tuple[tuple[str, str], ...]]:
+    """The directions of a job's work, without what it did to verify; and remarks on that.
+
+    After a pass fio reads back what was written (do_verify), in a time that only the runtime of
+    reads holds; with verify_backlog also on the way, in that of writes.
+    """
+    rw = rw_of(options)
+    unified = [d.kind for d in did] == ["mixed"]
+    if unified and rw in _ONE_WAY:
+        did = [replace(did[0], kind=_ONE_WAY[rw])]
+    remarks = []
+    if unified and "trim" in rw and rw not in _ONE_WAY:
+        text = "unified_rw_reporting=mixed adds what was trimmed to what was moved"
+        remarks.append(("not-apart", text))
+    if options.get("verify", "0") in {"0", "none"}:
+        return tuple(did), tuple(remarks)
+    others = [d for d in did if d.kind != "read"]
+    reads = [d for d in did if d.kind == "read"]
+    if reads and not others:
+        remarks.append(("verify-in-window", "it verified its reads inside the window"))
+        return tuple(did), tuple(remarks)
+    if unified:
+        text = "unified_rw_reporting=mixed adds the reads of its verification to its work"
+        return tuple(did), (*remarks, ("not-apart", text))
+    if not reads:
+        return tuple(did), tuple(remarks)
+    if rw not in MIXTURES and not any(d.seconds for d in others):
+        text = "verify_only: nothing was written, its reads verified what was there"
+        return tuple(reads), (*remarks, ("verify-in-window", text))
+    if is_set(options, "verify_backlog"):
+        text = f"verify_backlog={options['verify_backlog']}: it read back inside the window"
+        remarks.append(("verify-in-window", text))
+    work = _reads_of_work(reads[0], others, options) if rw in MIXTURES else ()
+    if work == (reads[0],):
+        return tuple(did), tuple(remarks)
+    if work is None:
+        text = "the reads of its work and those of its verification cannot be told apart"
+        return tuple(did), (*remarks, ("not-apart", text))
+    of_work = sum(d.operations for d in work)
+    text = f"{reads[0].operations - of_work} of its reads verified the writes and are left out"
+    return (*work, *others), (*remarks, ("verify-reads", text))
+
+
+def _reads_of_work(
+    reads: Direction, others: Sequence[Direction], options: Mapping[str, str]
+) -> tuple[Direction, ...] | None:
+    """Reads of a mixture without those that read back each of its writes once.
+
+    Together they are as many bytes as the work was asked to move, or it is not known which is
+    which (None).  Latencies are then those of both, and are left out.  A job whose work took
+    all its runtime has verified nothing after it.
+    """
+    asked, limit = amount_of(options), seconds_of(runtime_of(options))
+    block = size_of(options.get("bs") or options.get("blocksize") or "4k", kb_base(options))
+    written = next((d for d in others if d.kind == "write" and d.seconds), None)
+    if written is None:
+        return None
+    seconds = written.seconds
+    if limit and limit <= seconds == reads.seconds and not is_set(options, "verify_backlog"):
+        return (reads,)
+    operations, moved = reads.operations - written.operations, reads.bytes - written.bytes
+    if not asked or not block or reads.bytes != asked - asked % block or min(operations, moved) < 0:
+        return None
+    part = replace(
+        reads, bytes=moved, operations=operations, seconds=seconds, latency=None, means={}
+    )
+    return (part,) if operations else ()
+
+
+def runtime_of(options: Mapping[str, str]) -> str:
+    """Its time limit as it is told; empty: none."""
+    return options.get("runtime") or options.get("timeout") or ""
+
+
+def amount_of(options: Mapping[str, str]) -> int | None:
+    """Bytes that a job is to move in its passes, or trim; None if that is not told plainly."""
+    told = next((options[name] for name in ("io_size", "io_limit", "size") if name in options), "")
+    size, loops = size_of(told, kb_base(options)), options.get("loops", "1")
+    return None if size is None or not loops.isdecimal() else size * int(loops[:9])
+
+
+def kb_base(options: Mapping[str, str]) -> str:
+    """The base of its sizes, for `size_of`."""
+    return options.get("kb_base", "")
+
+
+# -- options ---------------------------------------------------------------------------------
 def size_of(text: str, base: str = "") -> int | None:
     """Bytes of a size as fio reads it: 4k = 4096, but 4KiB = 4000 unless kb_base=1000.
 
@@ -137,8 +251,8 @@ def seconds_of(text: str) -> float | None:
 
 
 def is_set(options: Mapping[str, str], name: str) -> bool:
-    """Whether a boolean option is given and not 0."""
-    return options.get(name, "0") not in {"0", "false", "no"}
+    """Whether an option is given and not 0."""
+    return options.get(name, "0") not in {"0", "false", "no", "none"}
 
 
 # -- parts -----------------------------------------------------------------------------------
@@ -169,11 +283,10 @@ def _direction(kind: str, data: JsonObject) -> Direction:
     if operations and not runtime:
         problems.append("operations, but no runtime: a rate cannot be known")
     means = {name: mean for name in ("clat", "slat", "lat") if (mean := _means(data, name))}
-    latency = None
-    for name in ("clat", "lat"):
-        if isinstance(bins := inside(data, f"{name}_ns").get("bins"), Mapping):
-            latency = _latency(bins, means.get(name), problems)
-            break
+    bins = {n: b for n in ("clat", "lat") if (b := inside(data, f"{n}_ns").get("bins"))}
+    told = next(iter(bins), "clat")
+    given = bins.get(told)
+    latency = _latency(given, means.get(told), problems) if isinstance(given, Mapping) else None
     return Direction(
         kind,
         moved,
@@ -184,7 +297,24 @@ def _direction(kind: str, data: JsonObject) -> Direction:
         latency,
         means,
         tuple(f"{kind}: {problem}" for problem in problems),
+        told == "lat",
     )
+
+
+def _syncs(data: JsonObject, options: Mapping[str, str]) -> Direction | None:
+    """fsync and its likes; None if there was none.  (fio's total_ios counts no fdatasync.)"""
+    means, problems = _means(data, "lat"), list[str]()
+    bins = inside(data, "lat_ns").get("bins")
+    latency = _latency(bins, means, problems) if means and isinstance(bins, Mapping) else None
+    told = (means.N or 0) if means else 0
+    counted = int(latency.counts.sum()) if latency else 0
+    operations = max(_count(data, "total_ios", 0), told, counted)
+    if not operations:
+        return None
+    every = {"lat": means} if means else {}
+    synced = is_set(options, "fsync") or is_set(options, "fdatasync")
+    kind = RANGES if is_set(options, RANGES) and not synced else FSYNC
+    return Direction(kind, 0, operations, 0.0, 0, 0, latency, every, tuple(problems))
 
 
 def _means(data: JsonObject, name: str) -> Means | None:

@@ -15,7 +15,7 @@ from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.evidence.values import inside
 from fsmatrix.results.formats.base import Note, Parsed
 from fsmatrix.results.formats.fio.job import Means
-from fsmatrix.results.formats.fio.phase import Moved, PhaseFacts, mean_of
+from fsmatrix.results.formats.fio.phase import LATENCIES_DIFFER, Moved, PhaseFacts, mean_of, summed
 from fsmatrix.results.record import Floats, Integers, Latency, Phase
 
 LEAST_OVERLAP = 0.95
@@ -112,7 +112,7 @@ def _phase(parts: Sequence[tuple[str, Phase]], notes: list[Note]) -> Phase:
         bytes=np.concatenate([phase.bytes for phase in phases]),
         operations=np.concatenate([phase.operations for phase in phases]),
         errors=np.concatenate([phase.errors for phase in phases]),
-        latency=_latencies(phases),
+        latency=_latencies(phases, notes),
         interval=width,
         interval_bytes=series,
         began=began,
@@ -133,6 +133,9 @@ def _facts(parts: Sequence[tuple[str, Phase]]) -> PhaseFacts:
             for worker in facts.workers
         ),
         synced=all(facts.synced for _, facts in every),
+        direct=all(facts.direct for _, facts in every),
+        read_bytes=_sum([facts.read_bytes for _, facts in every]),
+        write_bytes=_sum([facts.write_bytes for _, facts in every]),
         latency=_means([facts.latency for _, facts in every]),
         directions=None
         if first.directions is None
@@ -140,25 +143,25 @@ def _facts(parts: Sequence[tuple[str, Phase]]) -> PhaseFacts:
     )
 
 
+def _sum(parts: Sequence[int | None]) -> int | None:
+    told = [part for part in parts if part is not None]
+    return sum(told) if told else None
+
+
 def _joined(arrays: Sequence[Floats]) -> Floats:
     return np.concatenate(arrays)
 
 
-def _latencies(phases: Sequence[Phase]) -> dict[str, Latency]:
-    """Sums of histograms; a kind of which a node has operations but no bins is left out."""
-    kinds = dict.fromkeys(kind for phase in phases for kind in phase.latency)
+def _latencies(phases: Sequence[Phase], notes: list[Note]) -> dict[str, Latency]:
+    """Sums of histograms; without kinds of which a node has operations but no such bins."""
     latencies = {}
-    for kind in kinds:
-        did = [p for p in phases if kind in p.latency or kind in inside(p.facts, "latency")]
-        if any(kind not in phase.latency for phase in did):
-            continue
-        parts = [phase.latency[kind] for phase in did]
-        latencies[kind] = Latency(
-            counts=np.sum([part.counts for part in parts], axis=0, dtype=np.int64),
-            total=sum(part.total for part in parts),
-            minimum=min(part.minimum for part in parts),
-            maximum=max(part.maximum for part in parts),
-        )
+    for kind in dict.fromkeys(kind for phase in phases for kind in phase.latency):
+        plain = kind.partition("/")[0]
+        did = [p for p in phases if kind in p.latency or plain in inside(p.facts, "latency")]
+        if all(kind in phase.latency for phase in did):
+            latencies[kind] = summed([phase.latency[kind] for phase in did])
+        else:
+            notes.append(Note("left-out", LATENCIES_DIFFER.format(plain), phase=phases[0].name))
     return latencies
 
 

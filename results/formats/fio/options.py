@@ -6,27 +6,34 @@ from collections.abc import Mapping, Sequence
 
 from fsmatrix.results.evidence.values import Level, Scalar
 from fsmatrix.results.formats.base import Note
-from fsmatrix.results.formats.fio.job import Job, is_set, seconds_of, size_of
+from fsmatrix.results.formats.fio.job import Job, is_set, kb_base, seconds_of, size_of
 
 MIB = 1 << 20
 LARGEST_OBJECT = 128 * MIB  # of RADOS: osd_max_object_size
 FEWEST_OBJECTS = 64
-_SIZES = ("bs", "size")
-_NUMBERS = ("iodepth", "rwmixread", "nrfiles", "fsync", "fdatasync")
-_FLAGS = ("direct", "end_fsync", "norandommap", "thread")
+_SIZES = ("bs", "size", "io_size")
+_NUMBERS = (
+    "iodepth", "rwmixread", "nrfiles", "fsync", "fdatasync", "number_ios", "verify_backlog",
+)  # fmt: skip
+_FLAGS = ("direct", "end_fsync", "fsync_on_close", "norandommap", "thread")
 _TIMES = ("runtime", "ramp_time")
-_WORDS = ("rw", "ioengine")
+_WORDS = ("rw", "ioengine", "sync", "verify")
 _ALIASES = {
     "readwrite": "rw",
     "blocksize": "bs",
     "timeout": "runtime",
     "nr_files": "nrfiles",
+    "io_limit": "io_size",
 }
+LATENCIES = "latencies"  # a factor, so that runs that count from another moment are apart
 
 
 def told_options(jobs: Sequence[Job]) -> Level:
-    """Options that all jobs share, in the words of the workload; what is not told is absent."""
-    every = [_typed(job.options) for job in jobs]
+    """Options that all jobs share, in the words of the workload; what is not told is absent.
+
+    `latencies` is "lat" where fio has histograms of nothing else (lat_percentiles).
+    """
+    every = [_typed(job.options) | _latencies(job) for job in jobs]
     return {
         key: value
         for key, value in every[0].items()
@@ -34,9 +41,13 @@ def told_options(jobs: Sequence[Job]) -> Level:
     }
 
 
+def _latencies(job: Job) -> dict[str, Scalar]:
+    return {LATENCIES: "lat"} if any(direction.total for direction in job.directions) else {}
+
+
 def _typed(options: Mapping[str, str]) -> dict[str, Scalar]:
     given = {_ALIASES.get(key, key): value for key, value in options.items()}
-    base = given.get("kb_base", "")
+    base = kb_base(options)
     typed: dict[str, Scalar] = {}
     for key in _SIZES:
         if (size := size_of(given.get(key, ""), base)) is not None:

@@ -10,10 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.formats.fio.job import Direction, Job, Means, is_set
-from fsmatrix.results.record import Integers, Latency, Phase
+from fsmatrix.results.formats.fio.job import Direction, Job, Means, is_set, rw_of
+from fsmatrix.results.record import TOTAL, Integers, Latency, Phase
 
 START_UNCERTAINTY = 0.002  # job_start and runtime are whole milliseconds
+SYNCED_SHARE = 0.9  # as audits ask of counters: fsync=32 leaves the last writes to the kernel
+SYNCING = ("end_fsync", "sync", "fsync", "fdatasync", "fsync_on_close", "sync_file_range")
+UNCACHED = frozenset({"rados", "dfs", "sg", "io_uring_cmd"})  # engines without a page cache
+LATENCIES_DIFFER = (
+    "the latencies of {} are not added up: some count from submission (lat), some do not (clat), "
+    "or have no histogram"
+)
 WINDOW = "begin of the job's loop (open included) to its last completion; close left out"
 
 
@@ -40,10 +47,15 @@ class PhaseFacts(Stored):
 
     window: str = WINDOW
     window_source: str  # what the windows were taken from
-    synced: bool
+    synced: bool  # the data, but for a tenth or less, inside the window
+    sync_requested: str  # the option that asked for it, or for a part of it; may be empty
+    direct: bool  # past the page cache
     workers: tuple[Worker, ...]
     latency: Mapping[str, Mapping[str, Means]]  # kind -> clat, slat, lat
-    directions: Mapping[str, Moved] | None = None  # of a mixed phase, by kind
+    directions: Mapping[str, Moved] | None = None  # of a mixed phase or trims, by kind
+    # of a mixed phase; where fio adds both up, the shares that its options ask for
+    read_bytes: int | None = None
+    write_bytes: int | None = None
     overlap: float | None = None  # of the nodes' windows, 0..1
 
 
@@ -59,12 +71,18 @@ def phase_of(name: str, jobs: Sequence[Job], began: float) -> Phase:
         )
         for kind in kinds
     }
+    timed = [*every, *(job.syncs for job in jobs if job.syncs)]
+    read, written = _shares(jobs) if name == "mixed" else (None, None)
     facts = PhaseFacts(
         window_source="job_start" if began else "runtime",
         synced=all(_synced(job) for job in jobs),
+        sync_requested=next((text for job in jobs if (text := _sync_requested(job))), ""),
+        direct=all(past_cache(job) for job in jobs),
         workers=tuple(Worker(job.name, job.number, job.host) for job in jobs),
-        latency={kind: _means([d for d in every if d.kind == kind]) for kind in kinds},
-        directions=directions if name == "mixed" and kinds != ["mixed"] else None,
+        latency={k: _means([d for d in timed if d.kind == k]) for k in _kinds(timed)},
+        directions=directions if kinds not in ([name], ["mixed"]) or "trim" in kinds else None,
+        read_bytes=read,
+        write_bytes=written,
     )
     errors = [max(job.ignored_errors, int(job.error != 0)) for job in jobs]
     by_errno = Counter(
@@ -76,10 +94,10 @@ def phase_of(name: str, jobs: Sequence[Job], began: float) -> Phase:
         name=name,
         start=start,
         end=start + np.array([job.seconds for job in jobs]),
-        bytes=_whole([sum(d.bytes for d in job.directions) for job in jobs]),
-        operations=_whole([sum(d.operations for d in job.directions) for job in jobs]),
+        bytes=_whole([sum(d.bytes for d in job.moved) for job in jobs]),
+        operations=_whole([sum(d.operations for d in job.moved or job.directions) for job in jobs]),
         errors=_whole(errors),
-        latency={kind: latency for kind in kinds if (latency := _added(every, kind)) is not None},
+        latency=_added(timed),
         began=began,
         clock_uncertainty=START_UNCERTAINTY if began else 0.0,
         errors_by_errno=dict(by_errno),
@@ -91,24 +109,74 @@ def _whole(values: Sequence[int]) -> Integers:
     return np.array(values, dtype=np.int64)
 
 
+def _kinds(directions: Sequence[Direction]) -> list[str]:
+    return list(dict.fromkeys(direction.kind for direction in directions))
+
+
+def _shares(jobs: Sequence[Job]) -> tuple[int, int]:
+    """Bytes read and written; of a sum of both, the shares that rwmixread asks for."""
+    read = written = 0.0
+    for job in jobs:
+        share = 0.0 if "trim" in rw_of(job.options) else _read_share(job.options)
+        read += sum(d.bytes * (share if d.kind == "mixed" else d.kind == "read") for d in job.moved)
+        written += sum(
+            d.bytes * (1 - share if d.kind == "mixed" else d.kind == "write") for d in job.moved
+        )
+    return round(read), round(written)
+
+
+def _read_share(options: Mapping[str, str]) -> float:
+    """Of a mixture's operations, 0..1; half where nothing is asked for."""
+    asked, writes = options.get("rwmixread", ""), options.get("rwmixwrite", "")
+    if not asked.isdecimal() and writes.isdecimal():
+        return 1 - min(int(writes[:4]), 100) / 100
+    return min(int(asked[:4]), 100) / 100 if asked.isdecimal() else 0.5
+
+
+def past_cache(job: Job) -> bool:
+    """Whether its data does not pass the page cache."""
+    options = job.options
+    direct = is_set(options, "direct") or is_set(options, "atomic")
+    return direct or options.get("buffered") == "0" or options.get("ioengine") in UNCACHED
+
+
 def _synced(job: Job) -> bool:
-    """Whether the data was synced inside the window."""
-    if is_set(job.options, "end_fsync"):
+    """Whether the data, but for a tenth or less, was synced inside the window."""
+    if is_set(job.options, "end_fsync") or is_set(job.options, "sync"):
         return True
-    return any(job.options.get(name) == "1" for name in ("fsync", "fdatasync"))
+    written = sum(d.operations for d in job.moved if d.kind != "read")
+    asked = [job.options.get(name, "0")[:18] for name in ("fsync", "fdatasync")]
+    every = min((int(n) for n in asked if n.isdecimal() and int(n)), default=0)
+    syncs = job.syncs.operations if job.syncs else written // every if every else 0
+    return every > 0 and syncs * every >= SYNCED_SHARE * written
 
 
-def _added(every: Sequence[Direction], kind: str) -> Latency | None:
-    """Histograms of all jobs, bin by bin; None if one of them has none."""
-    latencies = [direction.latency for direction in every if direction.kind == kind]
-    whole = [latency for latency in latencies if latency is not None]
-    if len(whole) != len(latencies):
-        return None
+def _sync_requested(job: Job) -> str:
+    given = (name for name in SYNCING if is_set(job.options, name))
+    return next((f"{name}={job.options[name]}" for name in given), "")
+
+
+def _added(every: Sequence[Direction]) -> dict[str, Latency]:
+    """Histograms of all jobs by kind, bin by bin.
+
+    Without kinds of which a job has none, or of which jobs count from other moments.
+    """
+    latencies = {}
+    for kind in _kinds(every):
+        parts = [direction for direction in every if direction.kind == kind]
+        whole = [part.latency for part in parts if part.latency is not None]
+        if len(whole) == len(parts) and len({part.total for part in parts}) == 1:
+            latencies[kind + TOTAL * parts[0].total] = summed(whole)
+    return latencies
+
+
+def summed(parts: Sequence[Latency]) -> Latency:
+    """One histogram of several of the same kind."""
     return Latency(
-        counts=np.sum([latency.counts for latency in whole], axis=0, dtype=np.int64),
-        total=sum(latency.total for latency in whole),
-        minimum=min(latency.minimum for latency in whole),
-        maximum=max(latency.maximum for latency in whole),
+        counts=np.sum([part.counts for part in parts], axis=0, dtype=np.int64),
+        total=sum(part.total for part in parts),
+        minimum=min(part.minimum for part in parts),
+        maximum=max(part.maximum for part in parts),
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from fsmatrix.results.formats import ior, mdtest
-from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, totals
+from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, is_older, totals
 from fsmatrix.results.formats.io500.check import (
     PARTS,
     PhaseFacts,
@@ -40,7 +40,7 @@ MOST_NOTES = 60
 SAME = 2e-3  # relative: IOR prints times with six decimals and fast ones are short
 MDTEST_PHASES = {"write": "create", "stat": "stat", "read": "read", "delete": "remove"}
 CUT = "the output is cut"  # IO500 closes IOR's output before its end: that is usual there
-UNREAD = ("3.0", "3.1")  # versions of IOR whose text is not always understood (3.2 and newer are)
+UNREAD = (3, 2)  # older versions of IOR whose text is not always understood (3.2 and newer are)
 HARMLESS = (CUT, mdtest.NO_RESULT)  # the summary has the rate of what mdtest's text does not tell
 
 
@@ -159,7 +159,7 @@ class _Run:
             return None
         run = runs[0]
         phases = [phase for phase in run.phases if phase.name == name and window(phase) > 0]
-        if program == "ior" and run.version.startswith(UNREAD) and len(phases) != 1:
+        if program == "ior" and is_older(run.version, UNREAD) and len(phases) != 1:
             text = f"{entry.name}.txt is of IOR {run.version}, which is not read: the summary is"
             self.notes.append(Note("recovered", text, 0, entry.name))
             return None

@@ -14,7 +14,7 @@ from fsmatrix.results.formats.ior.as_json import read_json
 from fsmatrix.results.formats.ior.as_text import BANNER, read_text
 from fsmatrix.results.formats.ior.failure import failure_of
 from fsmatrix.results.formats.ior.model import Output
-from fsmatrix.results.formats.ior.result import result
+from fsmatrix.results.formats.ior.result import named_if_old, result
 
 __all__ = ["FORMATS", "RankTimes", "failure_of", "parse", "parse_ranks"]
 
@@ -69,7 +69,8 @@ def _ended_before_its_first_test(output: Output, text: str, source: str, kind: s
     """A run that failed, if the output says why; ParseError if it does not."""
     reason = failure_of(text)
     if not reason or not output.version:
-        raise ParseError(source, 0, reason or _empty(text, kind))
+        reason = reason or _empty(text, kind)
+        raise ParseError(source, 0, named_if_old(reason, output.version))
     argv = tuple(output.head.get("Command line", "").split())
     return Parsed(engine="ior", version=output.version, argv=argv, failure=f"no test: {reason}")
 

@@ -69,6 +69,7 @@ PARAMETERS: Mapping[str, tuple[str, Callable[[str], Setting]]] = {
     "checkWrite": ("check_write", _flag),
     "checkRead": ("check_read", _flag),
     "useO_DIRECT": ("direct", _flag),
+    "maxTimeDuration": ("limited", _flag),
     "keepFile": ("keep", _flag),
     "collective": ("collective", _flag),
     "segmentCount": ("segments", _positive),

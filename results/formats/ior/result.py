@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from fsmatrix.results import iterations
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.formats.base import Note, Parsed, ParseError, totals
+from fsmatrix.results.formats.base import Note, Parsed, ParseError, is_older, totals
 from fsmatrix.results.formats.ior.failure import failure_of
 from fsmatrix.results.formats.ior.model import KIB, MIB, Output, Row, Settings, Test, count_of
 from fsmatrix.results.formats.ior.rows import LARGEST, Iteration, counted, merge, transfer_size
 from fsmatrix.results.record import Phase
 
+OLDEST = (3, 2)
 LONGEST = 1e9  # seconds; more is no measurement
 PHASES = ("write", "read")
 UNCACHED = ("DFS", "RADOS")  # libraries that keep no data on the client
@@ -41,7 +43,7 @@ def result(output: Output, test: Test, inline: bool, source: str) -> Parsed:
             phase, phase_notes = _phase(name, rows, test, inline, source)
             phases.append(phase)
             notes += phase_notes
-    failure = _failure(output, test, problems)
+    failure = named_if_old(_failure(output, test, problems), output.version)
     notes += _remarks(output, test)
     facts: dict[str, Json] = {
         "machine": output.head.get("Machine"),
@@ -69,6 +71,12 @@ def result(output: Output, test: Test, inline: bool, source: str) -> Parsed:
         notes=tuple(notes),
         facts={key: value for key, value in facts.items() if value},
     )
+
+
+def named_if_old(failure: str, version: str) -> str:
+    """A failure with the version before it, where that is older than what is read."""
+    too_old = failure and is_older(version, OLDEST)
+    return f"IOR {version}: needs IOR 3.2 or newer; {failure}" if too_old else failure
 
 
 # -- one phase -------------------------------------------------------------------------------
@@ -118,6 +126,7 @@ def nested(name: str, kept: Sequence[Iteration], settings: Settings, source: str
         facts["synced"] = bool(settings["fsync"] or settings.get("fsync_per_write"))
     if name == "read" and settings.get("check_read"):
         facts["verified_inside"] = True
+    facts["direct"] = bool(settings.get("direct")) or settings.get("api") in UNCACHED
     return totals(
         name,
         sum(part.window for part in kept),
@@ -203,7 +212,7 @@ def _remarks(output: Output, test: Test) -> list[Note]:
     settings, notes = test.settings, []
     reads = any(row.access == "read" for row in test.rows)
     moved = settings.get("reorder_tasks") or settings.get("reorder_random")
-    cached = settings.get("api") not in UNCACHED
+    cached = settings.get("api") not in UNCACHED and not settings.get("direct")
     if reads and moved and cached and settings.get("nodes") == 1:
         option = "-C (reorderTasks)" if settings.get("reorder_tasks") else "-Z (reorderTasksRandom)"
         text = (
@@ -212,6 +221,14 @@ def _remarks(output: Output, test: Test) -> list[Note]:
             f"api {settings.get('api')})"
         )
         notes.append(Note("reorder-shifts-nothing", text, 0, "read"))
+    if reads and settings.get("check_read"):
+        text = "-R (checkRead) compares what it reads inside the window"
+        notes.append(Note("verify-in-window", text, 0, "read"))
+    for name in PHASES:
+        have, wanted = sum(row.access == name for row in test.rows), settings.get("iterations")
+        if settings.get("limited") and isinstance(wanted, int) and 0 < have < wanted:
+            text = f"-T ended it after {have} of {wanted} iterations"
+            notes.append(Note("limited", text, 0, name))
     if any("latency" in row.numbers for row in test.rows):
         notes.append(Note("minimum-latency", LATENCY.format(what=latency_is(output.version))))
     return notes
@@ -219,7 +236,7 @@ def _remarks(output: Output, test: Test) -> list[Note]:
 
 def latency_is(version: str) -> str:
     """What the column Latency holds (ReduceIterResults of 3.3.0, 4.0.0 and 4.1)."""
-    if version.startswith(("3.3", "4.0")):
+    if re.match(r"(3\.3|4\.0)\b", version):
         return (
             "it is rank 0's transfer time / (block size / transfer size), so also wrong by the "
             "factor of segments and under stonewalling; the minimum over ranks that IOR computes "

@@ -10,13 +10,16 @@ import numpy as np
 
 from fsmatrix.results import iterations
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, totals
+from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, is_older, totals
 from fsmatrix.results.formats.mdtest.argv import Tree
 from fsmatrix.results.formats.mdtest.phases import Phases
 from fsmatrix.results.formats.mdtest.ranks import Ranks, read_ranks
 from fsmatrix.results.formats.mdtest.text import LAUNCHED, Problem, Run, Test, runs_of
 from fsmatrix.results.record import Phase
 
+OLDEST = (3, 2)
+FIRST = (1, 9)  # what 3.2 calls itself: 1.9.3, as the last before it did
+OLD_SUMMARY = "SUMMARY: (of "
 MOST_NOTES = 20
 LONGEST = 400  # characters of the line that gives the version
 EMPTY_READ = "Read bytes is 0"
@@ -84,6 +87,10 @@ def parse_with_ranks(
         raise ParseError(source, 0, 'not an output of mdtest: no line "mdtest-... was launched"')
     single = len(runs) == 1 and len(runs[0].tests) == 1
     results = [result for run in runs for result in _results(run, ranks if single else "", created)]
+    old = [run.version for run in runs if is_older(run.version, OLDEST)]
+    old = old if OLD_SUMMARY in text else [v for v in old if is_older(v, FIRST)]
+    if old and not any(result.phases for result in results):
+        raise ParseError(source, runs[0].line, f"mdtest {old[0]}: needs mdtest 3.2 or newer")
     if all(run.command_error for run in runs):
         raise ParseError(source, runs[0].command_line, _damaged(runs[0]))
     return results
@@ -207,6 +214,10 @@ def _notes(run: Run) -> Iterator[Note]:
     if options.get("stonewall") and not options.get("files_only"):
         text = "-W without -F: mdtest counts directories that it may not have made"
         yield Note("miscounted", text, run.command_line)
+    for option, phase in (("verify_read", "read"), ("verify_write", "create")):
+        if options.get(option):
+            text = f"--{option.replace('_', '-')} compares data inside the window"
+            yield Note("verify-in-window", text, run.command_line, phase)
     for problem in list(run.problems.values())[:MOST_NOTES]:
         count = run.counts[problem.kind]
         message = problem.text.split("WARNING: ", 1)[-1]

@@ -15,7 +15,7 @@ import xarray as xr
 from fsmatrix.results import histogram
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.files.campaign.merge import merge_files
-from fsmatrix.results.files.campaign.rows import latency_kinds
+from fsmatrix.results.files.campaign.rows import latency_kinds, rows_of
 from fsmatrix.results.files.hdf5.schema import DamagedFileError, ForeignFileError, NewerSchemaError
 from fsmatrix.results.files.run import runfile
 from fsmatrix.results.files.run.runfile import read_run
@@ -389,8 +389,37 @@ def test_strings_that_hdf5_cannot_hold(store):
 
 
 @pytest.mark.parametrize(
+    ("engine", "fsync", "name", "expected"),
+    [
+        ("player-c", "per-write", "write", ["write", "write-fsync"]),
+        ("player-c", "end", "write", ["write"]),
+        ("player-c", "per-write", "create", ["create"]),
+        ("player-python", "end", "replay", ["replay", "replay-fsync"]),
+        ("fio", "end", "mixed", ["mixed", "mixed-fsync"]),
+    ],
+)
+def test_fsyncs_that_are_part_of_the_work_have_a_row(engine, fsync, name, expected):
+    one = phase(name, [1.0, 2.0], [8, 8], latency={"write": latency(4), "fsync": latency(5, 6, 7)})
+    made = record(phases=(one,), engine=engine)
+    case = {**json.loads(made.case), "options": {"fsync": fsync}}
+    rows = rows_of(replace(made, case=json.dumps(case)))
+    assert [row.texts["phase"] for row in rows] == expected
+    assert sum(row.numbers["bytes"] for row in rows) == 16
+    for row in rows[1:]:
+        assert (row.numbers["operations"], row.numbers["window"]) == (3, 2.0)
+        assert row.texts["latency_of"] == "fsync"
+        assert row.numbers["workers"] == 1
+
+
+@pytest.mark.parametrize(
     ("name", "kinds", "expected"),
     [
+        ("read", ("read/total",), ("read/total",)),
+        ("mixed", ("fsync", "read/total", "write/total"), ("read/total", "write/total")),
+        ("read", ("read", "read/total"), ("read",)),
+        ("write", ("fsync",), ()),
+        ("mixed", ("fsync", "mixed"), ("mixed",)),
+        ("write-fsync", ("fsync",), ("fsync",)),
         ("read", ("open", "read", "write"), ("read",)),
         ("mixed", ("open", "read", "write"), ("read", "write")),
         ("random", ("close", "read", "read/service"), ("read",)),

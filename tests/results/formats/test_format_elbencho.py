@@ -52,6 +52,24 @@ def test_lines_of_one_start_are_one_run() -> None:
     assert run.failure == ""
 
 
+@pytest.mark.parametrize(
+    ("word", "name"), [("--verify", "read"), ("--verifydirect", "write"), ("--readinline", "write")]
+)
+def test_what_is_verified_takes_time_of_the_window(word: str, name: str) -> None:
+    run = elbencho.parse(FILE.replace('"--rand"', f'"--rand" "{word}" "1"'), "file.csv")[0]
+    assert [n.phase for n in run.notes if n.key == "verify-in-window"] == [name]
+    assert "verify-in-window" not in keys(elbencho.parse(FILE, "file.csv")[0])
+
+
+def test_direct_io_is_a_fact_and_an_old_version_is_named() -> None:
+    assert phases(elbencho.parse(FILE, "f")[0])["write"].facts["direct"] is False
+    direct = FILE.replace(",41943040,4096,0,", ",41943040,4096,1,")
+    assert phases(elbencho.parse(direct, "f")[0])["write"].facts["direct"] is True
+    old = FILE.replace(",3.1-1,", ",1.6-3,").replace(",IOPS [last],", ",")
+    with pytest.raises(ParseError, match=r"elbencho 1\.6-3: needs elbencho 2\.0 or newer"):
+        elbencho.parse(old, "f")
+
+
 def test_what_was_moved_and_counted() -> None:
     found = phases(elbencho.parse(DIRS, "dirs.csv")[0])
     assert found["write"].bytes.sum() == 200 * 65536  # the file has 12 whole MiB of 12.5

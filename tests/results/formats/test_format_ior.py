@@ -8,6 +8,7 @@ import pytest
 
 from fsmatrix.results import iterations
 from fsmatrix.results.formats import ior
+from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.metrics import bandwidth, window
 from tests.results.ior_outputs import GOOD, MIB, keys, only, phase, runs, text_of
 
@@ -201,3 +202,34 @@ def test_the_latency_is_rank_0s_and_not_the_minimum() -> None:
 def test_verification_inside_the_window_is_a_fact() -> None:
     assert phase(only("ior-4.1-verify.txt"), "read").facts["verified_inside"] is True
     assert "verified_inside" not in phase(only("ior-posix-shared.txt"), "read").facts
+    assert "verify-in-window" in keys(only("ior-4.1-verify.txt"))
+    assert "verify-in-window" not in keys(only("ior-posix-shared.txt"))
+
+
+def test_a_direct_read_comes_from_no_page_cache() -> None:
+    text = text_of("ior-3.3.0-fpp.txt")
+    command = next(line for line in text.split("\n") if line.startswith("Command line"))
+    (run,) = ior.parse(text.replace(command, f"{command} -B"), "x")
+    assert "reorder-shifts-nothing" not in keys(run)
+    assert phase(run, "write").facts["direct"] is True
+    assert phase(only("ior-3.3.0-fpp.txt"), "write").facts["direct"] is False
+    assert phase(only("ior-dfs.json"), "write").facts["direct"] is True
+
+
+def test_an_end_by_time_is_told_and_no_failure() -> None:
+    text = text_of("ior-3.3.0-fpp.txt")
+    command = next(line for line in text.split("\n") if line.startswith("Command line"))
+    more = text.replace("repetitions         : 3", "repetitions         : 5")
+    (run,) = ior.parse(more.replace(command, command.replace("-i 3", "-i 5 -T 1")), "x")
+    assert "limited" in keys(run)
+    assert "of 5 iterations" not in run.failure
+    assert "limited" not in keys(only("ior-3.3.0-fpp.txt"))
+
+
+def test_a_version_that_is_too_old_is_named() -> None:
+    text = text_of("ior-3.3.0-fpp.txt").replace("IOR-3.3.0", "IOR-2.10.3")
+    cut = text[: text.index("Results:")]
+    (run,) = ior.parse(cut, "old")
+    assert run.failure.startswith("IOR 2.10.3: needs IOR 3.2 or newer; ")
+    with pytest.raises(ParseError, match=r"IOR 3\.1\.0: needs IOR 3\.2"):
+        ior.parse("IOR-3.1.0: MPI Coordinated Test of Parallel I/O\n", "old")

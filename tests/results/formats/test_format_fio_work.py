@@ -1,0 +1,316 @@
+"""What of fio's numbers is the work, and what its options and outputs say of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fsmatrix.results import histogram
+from fsmatrix.results.files.campaign.rows import Row, rows_of
+from fsmatrix.results.formats.base import ParseError
+from fsmatrix.results.formats.fio import parse, refuse_text
+from fsmatrix.results.formats.fio.merge import merge
+from fsmatrix.results.formats.registry import matching
+from fsmatrix.results.record import Phase, RunRecord
+from fsmatrix.suite.importing.imported import Source, records
+from tests.results.fio_outputs import keys, run_of, text_of
+
+SOURCE = Source("a", "ab" * 32, "fio json", "2026-01-01T00:00:00Z", "0.1.0", {})
+
+
+def changed(name: str, **options: Any) -> dict[str, Any]:
+    """A recorded document whose only job has other options."""
+    data: dict[str, Any] = json.loads(text_of(name))
+    own = data["jobs"][0]["job options"]
+    own |= options
+    for key in [key for key, value in own.items() if value is None]:
+        del own[key]
+    return data
+
+
+def imported(name: str, **options: Any) -> RunRecord:
+    (record,) = records(parse(json.dumps(changed(name, **options)), name), SOURCE, {})
+    return record
+
+
+def the_phase(name: str, **options: Any) -> Phase:
+    (phase,) = imported(name, **options).phases
+    return phase
+
+
+def audits(name: str, **options: Any) -> dict[str, str]:
+    """Audit -> message, without those of short windows."""
+    found = {finding.audit: finding.message for finding in imported(name, **options).findings}
+    found.pop("too-short", None)
+    return found
+
+
+def totals_of(phase: Phase) -> tuple[int, int, float]:
+    return int(phase.bytes.sum()), int(phase.operations.sum()), float(phase.end.max())
+
+
+# -- verification ----------------------------------------------------------------------------
+def test_reads_of_verification_are_no_work_of_a_mixture_nor_is_their_time() -> None:
+    """Seen: 3,102 operations and 12.7 MB in 174 ms."""
+    phase = the_phase("3.33-verify-randrw.json")
+    assert phase.name == "mixed"
+    assert totals_of(phase) == (8 << 20, 2048, 0.083)
+    assert phase.facts["directions"] == {
+        "read": {"bytes": 994 * 4096, "operations": 994},
+        "write": {"bytes": 1054 * 4096, "operations": 1054},
+    }
+    assert list(phase.latency) == ["write"]  # fio's histogram of reads is of both
+    assert "1054 of its reads" in audits("3.33-verify-randrw.json")["verify-reads"]
+
+
+@pytest.mark.parametrize("rw", ["rw", "readwrite", "randrw:8"])
+def test_every_spelling_of_a_mixture_is_one(rw: str) -> None:
+    assert totals_of(the_phase("3.33-verify-randrw.json", rw=rw))[:2] == (8 << 20, 2048)
+    aliased = the_phase("3.33-verify-randrw.json", rw=None, readwrite=rw)
+    assert totals_of(aliased)[:2] == (8 << 20, 2048)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"io_size": "4m"}, {"loops": "2"}, {"bs": "4k-8k"}, {"size": "50%"}],
+)
+def test_reads_that_cannot_be_told_apart_are_said_to_be(options: dict[str, str]) -> None:
+    phase = the_phase("3.33-verify-randrw.json", **options)
+    assert int(phase.operations.sum()) == 2048 + 1054
+    assert "not-told-apart" in audits("3.33-verify-randrw.json", **options)
+
+
+@pytest.mark.parametrize("rw", ["write", "randwrite", "trimwrite", "randtrimwrite"])
+def test_what_only_writes_has_no_reads(rw: str) -> None:
+    phase = the_phase("3.33-verify-write.json", rw=rw)
+    assert totals_of(phase) == (8 << 20, 2048, 0.027)
+    assert list(phase.latency) == ["write"]
+    assert set(audits("3.33-verify-write.json")) == {"verify-reads", "write-not-flushed"}
+
+
+def test_a_verification_inside_the_window_makes_the_rate_doubtful() -> None:
+    """44 ms against 28 without it."""
+    phase = the_phase("3.33-verify-backlog.json")
+    assert totals_of(phase) == (16 << 20, 4096, 0.044)
+    assert "verify_backlog=64" in audits("3.33-verify-backlog.json")["verify-in-window"]
+    assert totals_of(the_phase("3.33-verify-none.json")) == (16 << 20, 4096, 0.028)
+    assert set(audits("3.33-verify-none.json")) == {"write-not-flushed"}
+    both = audits("3.33-verify-randrw.json", verify_backlog="64")
+    assert {"verify-in-window", "verify-reads"} <= both.keys()
+
+
+def test_a_mixture_whose_work_took_all_its_runtime_verified_nothing() -> None:
+    data = changed("3.33-verify-randrw.json", runtime="83ms")
+    data["jobs"][0]["read"]["runtime"] = 83
+    (run,) = parse(json.dumps(data), "made")
+    assert int(run.phases[0].operations.sum()) == 2048 + 1054
+    assert set(run.phases[0].latency) == {"read", "write"}
+    assert not {"not-apart", "verify-reads"} & keys(run)
+    data["jobs"][0]["job options"]["verify_backlog"] = "8"
+    assert "verify-in-window" in keys(parse(json.dumps(data), "made")[0])
+
+
+def test_a_job_that_verifies_what_it_reads_says_so() -> None:
+    for rw in ("read", "randread", None):
+        assert "verify-in-window" in audits("3.33-reread.json", rw=rw, verify="md5")
+    assert "verify-in-window" not in audits("3.33-reread.json", verify="0")
+
+
+def test_verification_without_its_writes_is_a_read() -> None:
+    data = changed("3.33-verify-write.json")  # without verify_only, a flag that has no value
+    data["jobs"][0]["write"]["runtime"] = 0
+    (record,) = records(parse(json.dumps(data), "made"), SOURCE, {})
+    assert [phase.name for phase in record.phases] == ["read"]
+    assert "nothing was written" in str([f.message for f in record.findings])
+
+
+# -- what moves no bytes ---------------------------------------------------------------------
+def trimming(rw: str) -> dict[str, Any]:
+    data = changed("3.33-verify-none.json", rw=rw, verify=None, do_verify=None)
+    job = data["jobs"][0]
+    job["trim"] = json.loads(json.dumps(job["write"]))
+    if not rw.endswith("write"):
+        job["write"] |= {"io_bytes": 0, "io_kbytes": 0, "total_ios": 0, "runtime": 0}
+    return data
+
+
+def test_trims_count_in_no_sum_of_bytes() -> None:
+    ((phase,),) = (run.phases for run in parse(json.dumps(trimming("trimwrite")), "made"))
+    assert phase.name == "mixed"
+    assert totals_of(phase)[:2] == (16 << 20, 4096)
+    assert set(phase.latency) == {"write", "trim"}
+    assert phase.facts["directions"]["trim"] == {"bytes": 16 << 20, "operations": 4096}
+    ((alone,),) = (run.phases for run in parse(json.dumps(trimming("randtrim")), "made"))
+    assert (alone.name, *totals_of(alone)[:2]) == ("trim", 0, 4096)
+    assert alone.facts["directions"]["trim"]["bytes"] == 16 << 20
+
+
+def rows(name: str) -> dict[str, Row]:
+    return {row.texts["phase"]: row for row in rows_of(imported(name))}
+
+
+def test_fdatasync_is_an_operation_of_its_own() -> None:
+    """etcd's test of disks: 9.9 us is the mean of the writes, 5.34 ms the p99 that is asked for."""
+    phase = the_phase("3.33-fdatasync.json")
+    assert totals_of(phase)[:2] == (2300 * 1024, 1024)
+    counts = phase.latency["fsync"].counts
+    assert int(counts.sum()) == 1023  # total_ios, which counts no fdatasync, is 0
+    assert histogram.percentile(counts, 0.99) == pytest.approx(5.34e-3, rel=0.008)
+    assert phase.facts["latency"]["fsync"]["lat"]["N"] == 1023
+    found = rows("3.33-fdatasync.json")
+    syncs, writes = found["write-fsync"].numbers, found["write"].numbers
+    assert (syncs["bytes"], syncs["operations"], syncs["window"]) == (0, 1023, 1.624)
+    assert syncs["latency_p99"] == pytest.approx(5.34e-3, rel=0.008)
+    assert found["write-fsync"].texts["latency_of"] == "fsync"
+    assert writes["latency_mean"] == pytest.approx(9.9e-6, rel=0.01)
+    assert found["write"].texts["latency_of"] == "write"
+    assert "write-fsync" not in rows("3.33-end-fsync.json")
+
+
+# -- which latency ---------------------------------------------------------------------------
+def test_latencies_from_submission_are_a_kind_of_their_own() -> None:
+    total, plain = imported("3.33-lat.json"), imported("3.33-lat-and-clat.json")
+    assert list(total.phases[0].latency) == ["read/total"]
+    assert list(plain.phases[0].latency) == ["read"]
+    assert total.coordinates["latencies"] == "lat"  # so that they are in no cell together
+    assert "latencies" not in plain.coordinates
+    (row,) = rows_of(total)
+    assert row.texts["latency_of"] == "read/total"
+    assert row.numbers["latency_mean"] == pytest.approx(69407.975586e-9)
+
+
+def test_hosts_and_jobs_that_count_from_different_moments_are_not_added_up() -> None:
+    one, other = run_of("3.33-lat.json"), run_of("3.33-lat-and-clat.json")
+    for first, second in ((one, other), (other, one)):
+        merged = merge([("a", first), ("b", second)])
+        assert merged.phases[0].latency == {}
+        assert "left-out" in keys(merged)
+    same = merge([("a", one), ("b", one)]).phases[0].latency
+    assert int(same["read/total"].counts.sum()) == 2 * 2048
+    data = changed("3.33-lat.json")
+    data["jobs"] += json.loads(text_of("3.33-lat-and-clat.json"))["jobs"]
+    (jobs,) = parse(json.dumps(data), "made")
+    assert jobs.phases[0].latency == {}
+    assert "left-out" in keys(jobs)
+
+
+# -- caches and syncs ------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"direct": "1"},
+        {"buffered": "0"},
+        {"fsync": "1"},
+        {"fdatasync": "8"},
+        {"end_fsync": "1"},
+        {"sync": "1"},
+        {"sync": "dsync"},
+        {"ioengine": "dfs"},
+    ],
+)
+def test_options_that_leave_nothing_in_memory(options: dict[str, str]) -> None:
+    assert "no fsync was requested" in audits("3.33-verify-none.json")["write-not-flushed"]
+    assert "write-not-flushed" not in audits("3.33-verify-none.json", **options)
+
+
+@pytest.mark.parametrize("name", ["fsync32", "fsync1", "end-fsync", "direct", "fdatasync"])
+def test_recorded_outputs_that_left_nothing_in_memory(name: str) -> None:
+    assert "write-not-flushed" not in audits(f"3.33-{name}.json")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"fsync": "3000"}, {"fsync_on_close": "1"}, {"sync_file_range": "write:64"}],
+)
+def test_a_sync_that_was_asked_for_is_never_said_to_be_missing(options: dict[str, str]) -> None:
+    message = audits("3.33-verify-none.json", **options)["write-not-flushed"]
+    ((name, value),) = options.items()
+    assert f"{name}={value}" in message
+    assert "no fsync" not in message
+
+
+@pytest.mark.parametrize(
+    "options", [{"sync": "0"}, {"sync": "none"}, {"fsync": "0"}, {"direct": "0"}]
+)
+def test_options_that_ask_for_nothing(options: dict[str, str]) -> None:
+    message = audits("3.33-verify-none.json", **options)["write-not-flushed"]
+    assert "no fsync was requested" in message
+
+
+def test_a_sum_of_both_directions_is_judged_by_the_options() -> None:
+    both, mixed = audits("3.33-unified-both.json"), audits("3.33-unified-mixed.json")
+    assert set(both) == set(mixed) == {"write-not-flushed"}
+    assert "4.32 MB" in both["write-not-flushed"]
+    assert "4.19 MB" in mixed["write-not-flushed"]
+    some = audits("3.33-unified-mixed.json", rwmixread="75")["write-not-flushed"]
+    assert "2.1 MB" in some
+    assert audits("3.33-unified-mixed.json", direct="1") == {}
+    assert the_phase("3.33-unified-mixed.json", rw="randwrite").name == "write"
+    assert the_phase("3.33-unified-mixed.json", rw="read").name == "read"
+    for more in ({"verify": "crc32c"}, {"rw": "randtrimwrite"}):
+        assert "not-told-apart" in audits("3.33-unified-mixed.json", **more)
+
+
+def test_a_buffered_read_that_went_over_its_file_again_is_found() -> None:
+    message = audits("3.33-reread.json")["read-again"]
+    assert "8.0MiB 14.1 times (112.5MiB)" in message
+    for options in ({"direct": "1"}, {"size": "1g"}, {"size": "9%"}, {"ioengine": "rados"}):
+        assert "read-again" not in audits("3.33-reread.json", **options)
+    assert "read-again" in audits("3.33-reread.json", size="9%", filesize="4m", nrfiles="2")
+    grouped = {"numjobs": "15", "group_reporting": "1"}
+    assert "read-again" not in audits("3.33-reread.json", **grouped)
+    assert "read-again" in audits("3.33-reread.json", group_reporting="1")
+
+
+# -- how it ended ----------------------------------------------------------------------------
+def test_steady_state_is_no_early_end() -> None:
+    found = audits("3.33-steady.json")
+    assert "attained its steady state in 1.863 s" in found["steady-state"]
+    assert "engine-ended-early" not in found
+    data = changed("3.33-steady.json")
+    data["jobs"][0]["steadystate"]["attained"] = 0
+    assert "not-steady" in keys(parse(json.dumps(data), "made")[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "early"),
+    [
+        ({}, True),
+        ({"number_ios": "28799"}, False),
+        ({"io_size": "112g"}, False),
+        ({"io_limit": "115196k"}, False),
+        ({"exitall": "1"}, False),
+        ({"exitall": ""}, False),
+        ({"exitall": "0"}, True),
+        ({"time_based": "1", "io_size": "1g"}, True),
+    ],
+)
+def test_an_end_by_amount_or_with_the_others_is_not_early(
+    options: dict[str, str], early: bool
+) -> None:
+    found = audits("3.33-reread.json", runtime="60", **options)
+    assert ("engine-ended-early" in found) is early
+
+
+# -- texts around it -------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["3.33-normal-json.txt", "3.33-json-normal.txt"])
+def test_the_banner_is_no_warning(name: str) -> None:
+    run = run_of(name)
+    assert "warning" not in keys(run)
+    assert int(run.phases[0].operations.sum()) == 2048
+    assert [known.family for known in matching(text_of(name))] == ["fio"]
+    said = parse("note: something\n" + text_of(name), name)[0]
+    assert "warning" in keys(said)
+
+
+@pytest.mark.parametrize("name", ["3.33-normal.txt", "3.33-terse.txt"])
+def test_texts_of_fio_are_refused_with_what_to_do(name: str) -> None:
+    text = text_of(name)
+    (known,) = matching(text)
+    with pytest.raises(ParseError, match="--output-format=json") as refused:
+        known.format.parse(text, name)
+    assert "needs" not in str(refused.value)
+    with pytest.raises(ParseError, match=r"fio 2\.21: needs fio 3\.0 or newer"):
+        refuse_text(text.replace("fio-3.33", "fio-2.21"), name)
