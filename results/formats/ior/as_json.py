@@ -58,6 +58,7 @@ PARAMETERS: Mapping[str, tuple[str, Callable[[str], Setting]]] = {
     "nodes": ("nodes", _positive),
     "tasksPerNode": ("tasks_per_node", _positive),
     "repetitions": ("iterations", _positive),
+    "maxTimeDuration": ("limited", _flag),
     "fsync": ("fsync", _flag),
     "fsyncperwrite": ("fsync_per_write", _flag),
     "readFile": ("read_file", _flag),

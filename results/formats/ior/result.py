@@ -9,7 +9,14 @@ from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.formats.base import Note, Parsed, ParseError, totals
 from fsmatrix.results.formats.ior.failure import failure_of
 from fsmatrix.results.formats.ior.model import KIB, MIB, Output, Row, Settings, Test, count_of
-from fsmatrix.results.formats.ior.rows import LARGEST, Iteration, counted, merge, transfer_size
+from fsmatrix.results.formats.ior.rows import (
+    LARGEST,
+    Iteration,
+    counted,
+    expected,
+    merge,
+    transfer_size,
+)
 from fsmatrix.results.record import Phase
 
 LONGEST = 1e9  # seconds; more is no measurement
@@ -29,7 +36,7 @@ LATENCY = (
 
 
 def result(output: Output, test: Test, inline: bool, source: str) -> Parsed:
-    """One run.  `inline`: IOR's messages stand in this text too."""
+    """One run.  `inline`: messages on the bytes that were moved stand in this text too."""
     argv = tuple(output.head.get("Command line", "").split())
     merge(test, argv)
     settings = test.settings
@@ -85,6 +92,10 @@ def _phase(
             text = f"{name}, iteration {index}: the bytes that were moved are not known"
             notes.append(Note("recovered", text, row.line, name))
             continue
+        asked = 0 if test.settings.get("stonewall") else expected(test) or 0
+        if row.moved is not None and row.moved < asked:
+            text = f"{asked} bytes were asked for, and {row.moved} moved"
+            notes.append(Note("less", text, row.line, name))
         if timed_row.contradiction:
             test.damaged += 1
             notes.append(Note("contradiction", timed_row.contradiction, row.line, name))
@@ -94,7 +105,7 @@ def _phase(
                 f"iteration {index}: its bytes are rate x time, rounded to transfers (IOR tells "
                 "them in a message that is not here)"
             )
-            notes.append(Note("recovered", text, row.line, name))
+            notes.append(Note("derived-amount", text, row.line, name))
         kept.append(timed_row)
     if not kept and not test.errors:
         notes.append(Note("recovered", f"no iteration of {name} can be used", 0, name))
@@ -212,6 +223,9 @@ def _remarks(output: Output, test: Test) -> list[Note]:
             f"api {settings.get('api')})"
         )
         notes.append(Note("reorder-shifts-nothing", text, 0, "read"))
+    if output.banners > 1 and settings.get("tasks") == 1:
+        text = f"{output.banners} IORs of one task each began at the same time on one file"
+        notes.append(Note("simultaneous", text))
     if any("latency" in row.numbers for row in test.rows):
         notes.append(Note("minimum-latency", LATENCY.format(what=latency_is(output.version))))
     return notes

@@ -144,7 +144,7 @@ def test_json_without_its_messages_has_the_bytes_as_well_as_rate_and_time_tell()
         assert part["bytes_exact"] == 0
         assert part["bytes"] == pytest.approx(true, rel=2e-3)
         assert part["bytes"] % 65536 == 0
-    assert [note.phase for note in run.notes if note.key == "recovered"] == ["read", "read"]
+    assert [note.phase for note in run.notes if note.key == "derived-amount"] == ["read", "read"]
 
 
 # -- scripts, several outputs ----------------------------------------------------------------
