@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.results.formats import dbench, elbencho, ior, mdtest
+from fsmatrix.results.formats import dbench, elbencho, io500, ior, mdtest
 from fsmatrix.results.formats.base import Parsed, ParseError, unindented
 from fsmatrix.results.formats.registry import recognise
 from fsmatrix.results.metrics import iops, window
@@ -180,3 +180,16 @@ def test_ior_that_its_own_time_limit_ended_did_not_fail() -> None:
     for limit in ("-T 1", "-O maxTimeDuration=1"):
         (run,) = ior.parse(more.replace(command, f"{command} {limit}"), "x")
         assert run.failure == ""
+
+
+# -- IO500 --------------------------------------------------------------------------------------
+def test_a_value_that_a_person_rounded_contradicts_nothing() -> None:
+    folder = DATA.parent / "io500"
+    files = {path.name: path.read_text() for path in folder.iterdir()}
+    summary = files["result_summary.txt"]
+    for value, contradicts in (("45.9", False), ("45.8977", False), ("45.2", True)):
+        assert "45.897938" in summary
+        files["result_summary.txt"] = summary.replace("45.897938", value)
+        run = io500.parse_directory(files, "x")
+        wrong = [note for note in run.notes if note.key == "contradiction"]
+        assert bool(wrong) == contradicts, value
