@@ -31,6 +31,7 @@ ABSENT = -1  # size of a file that was not there at the start
 NOT_CAPTURED = -1  # latency
 UNKNOWN = ops.UNKNOWN  # result
 FLAGS = int(sum(Flag))  # all that there are
+NO_TIMES = "no_times"  # in the facts of what has stamps that are no times: why
 
 # Operations: column -> type.  They stand in the order of their issue times.
 COLUMNS: Mapping[str, np.dtype[Any]] = {

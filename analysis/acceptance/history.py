@@ -42,6 +42,7 @@ from fsmatrix.analysis.stats.estimates.medians import of_runs, per_attachment
 from fsmatrix.analysis.stats.estimates.runs import Runs, runs
 from fsmatrix.analysis.stats.testing.verdict import verdicts
 from fsmatrix.analysis.units import Level, labelled
+from fsmatrix.results.units import plural
 
 Order = Literal["time", "given"]
 DEFAULTS = VerdictOptions()
@@ -257,8 +258,8 @@ def _remarks(campaigns: Sequence[Campaign], order: Order) -> list[str]:
     for campaign in campaigns:
         if campaign.failed or campaign.invalid:
             sentences.append(
-                f"{campaign.name}: {campaign.failed} failed and {campaign.invalid} invalid runs "
-                "are not in it."
+                f"{campaign.name}: {campaign.failed} failed and "
+                f"{plural(campaign.invalid, 'invalid run')} are not in it."
             )
     for old, new in itertools.pairwise(campaigns):
         if old.ended and new.began and old.ended > new.began:

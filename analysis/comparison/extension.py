@@ -36,6 +36,7 @@ class Record:
     block: int = 1  # repetitions that share one attachment
     store: str = ""
     queued: bool = False  # by `fsmatrix submit`
+    imported: bool = False  # no blocks can be added to what others have run
 
     def level(self, alpha: float) -> float:
         """The share of alpha that is tested at in this look."""
@@ -81,6 +82,7 @@ def recorded(plan: JsonObject, source: object = None) -> Record:
         block=block,
         store=str(store) if there else "",
         queued=there and store is not None and (store / "slurm").is_dir(),
+        imported=plan.get("imported") is True,
     )
 
 
@@ -116,7 +118,7 @@ class Extension:
     @property
     def target(self) -> int:
         """Blocks in all that may decide half of the cells; 0: there is no such number."""
-        if not self.needed:
+        if not self.needed or self.record.imported:
             return 0
         half = float(np.quantile(self.needed, 0.5, method="lower"))
         return max(math.ceil(half), self.fewest_blocks, self.have + 1)

@@ -28,7 +28,8 @@ LARGE = 64 << 20  # bytes of a file that is read only as far as it is looked at
 RAGGED = ("worker", "latency", "interval", "iteration", "finding")
 SIZES = {f"{dim}_{part}" for dim in RAGGED for part in ("first", "size")}
 INDEXES = {"environment_index": "environment", "case_index": "case", "latency_kind": "kind"}
-OF_A_RUN = ("case_index", "repetition", "attempt")  # together they are a run
+# Together they are a run; imports of two texts may have the same case.
+OF_A_RUN = ("case_index", "environment_index", "repetition", "attempt")
 NEEDED = (
     "run_id", "phase", "target", "status", "attachment", "block", "last_attempt", "worst_finding",
     "error",

@@ -36,6 +36,7 @@ from fsmatrix.analysis.stats.estimates.intervals import Ratio, ratio
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats, Median, per_group
 from fsmatrix.analysis.stats.estimates.runs import runs
 from fsmatrix.analysis.units import METRICS, Level, Metric, Unit, metric_of
+from fsmatrix.results.units import plural
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,8 @@ class Study:
         sentences += [f"{text}." for text in (self.cluster.setting,) if text]
         sentences += [self.cluster.explanation] if self.cluster.explanation else []
         if self.invalid_runs:
-            sentences.append(f"{self.invalid_runs} invalid runs are not in it.")
+            verb = "is" if self.invalid_runs == 1 else "are"
+            sentences.append(f"{plural(self.invalid_runs, 'invalid run')} {verb} not in it.")
         sentences += [
             f"{units.factor_title(factor)} changes with {TITLES.get(role, role)}: "
             "their effects cannot be told apart."

@@ -18,6 +18,7 @@ from fsmatrix.analysis.data.summary import RANK
 from fsmatrix.analysis.result import plain as plain_data
 from fsmatrix.analysis.units import Level, labelled
 from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +59,7 @@ class Findings:
     @property
     def says(self) -> list[str]:
         """How many cells carry what."""
-        what = f"{self.runs} runs in {self.cells} cells"
+        what = f"{plural(self.runs, 'run')} in {plural(self.cells, 'cell')}"
         if not self.groups:
             return [f"{what}: the audits found nothing."]
         share = self.concerned / self.cells

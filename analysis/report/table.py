@@ -14,6 +14,7 @@ from fsmatrix.analysis.data.doubts import far_sentences, warning_sentences
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.report.pivot import Entry, Pivot, PivotPart, pivots
 from fsmatrix.analysis.units import METRICS, labelled, own_metric
+from fsmatrix.results.units import plural
 
 MAIN = ("bandwidth", "iops")  # of whose values those far off are named
 
@@ -87,7 +88,8 @@ def legend(summary: Summary) -> Text:
         if metric.name in MAIN
     ]
     if summary.invalid_runs and not summary.invalid_included:
-        lines.append(f"{summary.invalid_runs} invalid runs are not in the medians")
+        verb = "is" if summary.invalid_runs == 1 else "are"
+        lines.append(f"{plural(summary.invalid_runs, 'invalid run')} {verb} not in the medians")
     if summary.references and not summary.references_shown:
         lines.append(f"reference left out: {', '.join(summary.references)}")
     return Text("\n".join(lines), style="dim")

@@ -43,6 +43,12 @@ def _blocks(
     have = max(cell.blocks for cell in standings.cells)
     if planned.planned and have < planned.planned // planned.block:
         return "Finish the campaign first:", planned.resume(place)
+    if planned.imported:
+        return (
+            "Imported runs are not known to be independent, so that none of them proves more; see "
+            "the differences:",
+            f"fsmatrix compare {place}",
+        )
     more = _extension(standings, unsettled, have)
     if not more.target:
         return (

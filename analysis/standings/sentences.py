@@ -50,7 +50,8 @@ class Extremes:
 
 def sentences(standings: Standings, plan: JsonObject, place: str) -> Sentences:
     """`plan`: what the campaign says of itself; `place`: its results directory, "" if unknown."""
-    todo, command = advice(standings, plan, shlex.quote(place) if place else "DIR")
+    unknown = "FILE" if plan.get("imported") else "DIR"
+    todo, command = advice(standings, plan, shlex.quote(place) if place else unknown)
     return Sentences(_answer(standings), _against(standings), todo, command)
 
 

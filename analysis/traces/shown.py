@@ -10,7 +10,7 @@ from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.traces import chart
 from fsmatrix.analysis.traces.summary import summary_says
 from fsmatrix.analysis.units import brief
-from fsmatrix.results.evidence.trace import TraceStatistics
+from fsmatrix.results.evidence.trace import TraceStatistics, gaps
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural
 
@@ -35,6 +35,7 @@ class TraceShown:
         return [
             _what(of),
             *_unseen(of),
+            *gaps(of.facts),
             *summary_says(of.summary),
             *_published(of),
         ]
@@ -97,9 +98,10 @@ def _micros(seconds: float | None) -> float | None:
 
 def _what(of: TraceStatistics) -> str:
     command = f" ({' '.join(of.command)})" if of.command else ""
-    times = (
-        f"in {brief(of.seconds)} s" if of.seconds is not None else "only their order means anything"
-    )
+    why = f" ({of.facts['no_times']})" if "no_times" in of.facts else ""
+    times = f"only their order means anything{why}"
+    if of.seconds is not None:
+        times = f"in {brief(of.seconds)} s"
     noun = "directory" if of.directories == 1 else "directories"
     directories = f" and {of.directories} {noun}" if of.directories else ""
     ranks = f" on {plural(of.ranks, 'rank')}" if of.ranks > 1 else ""

@@ -20,13 +20,17 @@ from fsmatrix.backends.journal.journal import Entry, Journal
 from fsmatrix.backends.journal.proof import LeftAlone
 from fsmatrix.backends.journal.rollback import undo_image
 from fsmatrix.backends.journal.trusted import shared_refusal
+from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import mount_of
+from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.values import text, whole
 from fsmatrix.results.units import format_size
 
 BLOCK = 4 << 20  # bytes per write when an image is filled
 STAMP = 4096  # one stamp per this many bytes makes blocks differ (deduplicating storage)
 MARGIN = 64 << 20  # bytes that stay free beside an image
+MIB = 1 << 20
+MOST_LEAST = 8 << 30  # bytes; an mkfs that needs more fails for another reason
 
 
 def folder_refusal(folder: Path, size: int, direct: bool) -> str:
@@ -58,6 +62,32 @@ def folder_refusal(folder: Path, size: int, direct: bool) -> str:
             f"has {format_size(free, 1)} free: choose another directory (-o)"
         )
     return ""
+
+
+def least_size(format_with: Callable[[str], list[str]], size: int) -> int:
+    """The fewest bytes, in MiB, of which mkfs makes a file system; 0: `size` are enough.
+
+    `format_with`: its argv for a file.  It is tried on sparse files.  0 too if it refuses any size.
+    """
+    if _formats(format_with, size):
+        return 0
+    low, high = size // MIB * MIB, max(size // MIB * MIB, MIB) * 2
+    while not _formats(format_with, high):
+        low, high = high, 2 * high
+        if high > MOST_LEAST:
+            return 0
+    while high - low > MIB:
+        middle = (low + high) // 2 // MIB * MIB
+        low, high = (low, middle) if _formats(format_with, middle) else (middle, high)
+    return high
+
+
+def _formats(format_with: Callable[[str], list[str]], size: int) -> bool:
+    with work_folder() as folder:
+        file = folder / "image"
+        with file.open("wb") as stream:
+            stream.truncate(size)
+        return tools.run(format_with(str(file)), check=False).returncode == 0
 
 
 def place_refusal(path: str, size: int) -> str:

@@ -37,13 +37,15 @@ from fsmatrix.backends.system import devices, mounts, packages, signature, tools
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text, whole
 from fsmatrix.results.process import boot_id
-from fsmatrix.results.units import PositiveSize
+from fsmatrix.results.units import PositiveSize, format_size
 
 MKFS_DEADLINE = 3600.0  # seconds: large devices without lazy initialisation
 # What a new file system leaves free, at least: measured with xfs, ext4, ext2 and btrfs of
 # 128 MiB to 8 GiB (mkfs defaults of Debian 12).  For plans; when attached, statfs tells.
 USABLE_SHARE = 0.9
 OWN_NEEDS = 80 << 20  # bytes
+ENOUGH = 512 << 20  # bytes of which each mkfs with its defaults makes a file system
+MOST_TRIED = 2 << 30  # bytes; with other options smaller sizes are tried
 
 
 class LocalOptions(BackendOptions):
@@ -94,6 +96,7 @@ class LocalBackend(Backend):
     fstype: ClassVar[str]
     program: ClassVar[str]  # mkfs.xfs
     version_option: ClassVar[str] = "-V"
+    dry_run: ClassVar[tuple[str, ...]] = ()  # mkfs only checks what it would do
 
     @classmethod
     @abstractmethod
@@ -122,6 +125,23 @@ class LocalBackend(Backend):
     def version(cls) -> str:
         """Version of the mkfs program; empty if it tells none."""
         return tools.version(cls.program, cls.version_option)
+
+    @classmethod
+    def size_refusal(cls, size: int, options: Sequence[str] = ()) -> str:
+        """Why its mkfs makes no file system of so many bytes (empty: it does, or may)."""
+        if size >= (MOST_TRIED if options else ENOUGH) or packages.missing(cls.program):
+            return ""
+        identity, words = str(uuid.uuid4()), (*cls.dry_run, *options)
+        least = images.least_size(lambda file: cls.mkfs(file, identity, words), size)
+        with_options = " with these mkfs_options" if options else ""
+        needs = f"{cls.program} needs {format_size(least)} or more{with_options}"
+        return f"size {format_size(size)}: {needs}" if least else ""
+
+    def unusable(self) -> str:
+        """Too small, which is known without rights too; else as others."""
+        chosen = self._chosen
+        small = "" if chosen.device else self.size_refusal(chosen.size, chosen.mkfs_options)
+        return small or super().unusable()
 
     def refusal(self) -> str:
         """Why the device may not be formatted, the image not be made, or nobody own it."""

@@ -60,6 +60,7 @@ class Nilfs2(LocalBackend):
     name = "nilfs2"
     fstype = "nilfs2"
     program = "mkfs.nilfs2"
+    dry_run = ("-n",)
     Options = Nilfs2Options
 
     def refusal(self) -> str:

@@ -43,11 +43,12 @@ class XfsOptions(LocalOptions):
 
 
 class Xfs(LocalBackend):
-    """mkfs.xfs with its defaults; at least 300 MiB."""
+    """mkfs.xfs with its defaults."""
 
     name = "xfs"
     fstype = "xfs"
     program = "mkfs.xfs"
+    dry_run = ("-N",)
     Options = XfsOptions
 
     @classmethod

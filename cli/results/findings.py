@@ -9,6 +9,7 @@ from rich.text import Text
 
 from fsmatrix.cli import common, completion, terminal
 from fsmatrix.cli.questions import analyse, options
+from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
     from fsmatrix.analysis.questions.findings import FindingGroup, Findings
@@ -63,7 +64,8 @@ def _print(result: Findings, whole: bool) -> None:
 
 
 def _counted(group: FindingGroup, result: Findings) -> str:
-    return f"{group.runs} of {result.runs} runs, {len(group.cells)} of {result.cells} cells"
+    runs, cells = plural(result.runs, "run"), plural(result.cells, "cell")
+    return f"{group.runs} of {runs}, {len(group.cells)} of {cells}"
 
 
 def _lines(group: FindingGroup, whole: bool) -> list[str]:

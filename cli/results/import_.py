@@ -10,6 +10,7 @@ import typer
 
 from fsmatrix.cli import common, terminal
 from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.units import plural
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def _told(outcome: Outcome, out: Path, dry: bool) -> dict[str, Json]:
         "written": not dry and bool(outcome.taken),
         "runs_added": outcome.runs,
         "runs_kept": outcome.kept,
+        "mixed": outcome.mixed,
         "imported": [
             {
                 "path": taken.file,
@@ -106,10 +108,12 @@ def _say(console: Console, outcome: Outcome, out: Path, dry: bool) -> None:
     formats = Counter(taken.format for taken in outcome.taken for _ in taken.run_ids)
     kinds = ", ".join(f"{count} {name}" for name, count in sorted(formats.items()))
     verb = "would be added to" if dry else "added to"
-    text = f"{outcome.runs} runs {verb} {out}" + (f" ({kinds})" if kinds else "")
+    text = f"{plural(outcome.runs, 'run')} {verb} {out}" + (f" ({kinds})" if kinds else "")
     if outcome.kept:
         text += f"; {outcome.kept} were there before"
     terminal.line(console, text)
+    if outcome.mixed:
+        terminal.line(console, outcome.mixed, "yellow")
 
 
 def _list(console: Console, title: str, pairs: list[tuple[str, str]], style: str) -> None:

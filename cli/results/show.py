@@ -47,7 +47,7 @@ def show(
     from rich.console import Group
 
     from fsmatrix.analysis.data.cluster import ONE_MACHINE
-    from fsmatrix.analysis.data.load import open_campaign, rows
+    from fsmatrix.analysis.data.load import campaign_json, open_campaign, rows
     from fsmatrix.analysis.data.summary import summarise
     from fsmatrix.analysis.questions import iterations
     from fsmatrix.analysis.report import table
@@ -75,7 +75,8 @@ def show(
         console, list(zip(failed["run_id"], failed["status"], failed["error"], strict=True))
     )
     if not metric:
-        _first_screen(console, dataset, summary, str(results) if results.is_dir() else "")
+        named = results.is_dir() or campaign_json(dataset).get("imported")
+        _first_screen(console, dataset, summary, str(results) if named else "")
     tables = Group(table.in_terminal(summary, metric or ()), iterations.tables(summary))
     # rich leaves out columns that do not fit, from the right: the numbers
     needs = Measurement.get(console, console.options.update(max_width=WIDEST), tables)

@@ -29,6 +29,10 @@ def import_(
             "--root", help="Only files below this directory; names begin there (repeatable)."
         ),
     ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--folder", help="The program's working directory (strace without -y)."),
+    ] = None,
     as_json: common.Json = False,
 ) -> None:
     """Import what other tools have recorded: strace, fio, dbench, Darshan, blkparse.
@@ -38,8 +42,11 @@ def import_(
 
     Example: fsmatrix trace import job1.iolog job2.iolog -o fio.h5
     """
-    from fsmatrix.traces.importing.importing import import_traces
+    from fsmatrix.results.evidence.trace import gaps
+    from fsmatrix.traces.capture.system import NO_FOLDER
+    from fsmatrix.traces.importing.importing import FOLDER_ADVICE, import_traces
     from fsmatrix.traces.importing.names import Names
+    from fsmatrix.traces.model import NO_TIMES
 
     check_place(out)
     absolute = [root.absolute() for root in roots or ()]
@@ -47,8 +54,10 @@ def import_(
         Names(absolute)
     except ValueError as error:
         raise refuse(Origin("--root"), "", str(error)) from error
+    if folder is not None and not folder.is_absolute():
+        raise refuse(Origin(f"--folder {folder}"), "", "is not an absolute path")
     with waiting("trace import: reading"):
-        done = import_traces(inputs, out, format_, absolute)
+        done = import_traces(inputs, out, format_, absolute, folder)
     if as_json:
         common.print_json(
             {
@@ -62,7 +71,13 @@ def import_(
         )
         return
     console = terminal.console()
+    facts = done.header.facts
     times = "" if done.header.timed else ", without times: only their order is known"
-    terminal.line(console, f"{done.operations} operations of {done.format} in {out}{times}")
+    reason = f" ({facts[NO_TIMES]})" if NO_TIMES in facts else ""
+    terminal.line(console, f"{done.operations} operations of {done.format} in {out}{times}{reason}")
     for what, count in sorted(done.header.unseen.items()):
         terminal.line(console, f"not in the trace: {count} x {what}", "yellow")
+    if NO_FOLDER in done.header.unseen:
+        terminal.line(console, FOLDER_ADVICE, "yellow")
+    for sentence in gaps(facts):
+        terminal.line(console, sentence, "yellow")

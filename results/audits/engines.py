@@ -84,6 +84,23 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
         "do not use it as a latency; the player and fio have histograms",
     ),
     "short-ios": ("short-ios", "warning", "reads met the end of a file: was it laid out fully?"),
+    "less": (
+        "less-than-asked",
+        "warning",
+        "the number is of less work than was asked for: see the command line and the output",
+    ),
+    "old-version": (
+        "old-version",
+        "warning",
+        "its lines are read as those of newer versions are: compare the numbers with the output, "
+        "which is kept with the run",
+    ),
+    "simultaneous": (
+        "simultaneous-runs",
+        "invalid",
+        "several worlds of one task were started instead of one (a launcher of another MPI?), or "
+        "other runs took part: start one program at a time",
+    ),
     "dropped-ios": ("dropped-ios", "invalid", "the engine abandoned operations: see its output"),
     "ended-early": ("engine-ended-early", "warning", "give it more data, or a shorter time"),
     "reread": (

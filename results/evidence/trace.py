@@ -229,3 +229,15 @@ class TraceStatistics(Stored):
             if touched
             else None,
         )
+
+
+def gaps(facts: JsonObject) -> list[str]:
+    """Sentences on what a trace lacks by the facts of its source."""
+    said = []
+    for kind in ("reads", "writes"):
+        traced, counted = facts.get(f"traced_{kind}"), facts.get(f"counted_{kind}")
+        if isinstance(traced, int) and isinstance(counted, int) and traced < counted:
+            said.append(f"Only {traced} of {counted} {kind} were traced.")
+    if first := facts.get("first_malformed"):
+        said.append(f"The first malformed line: {first}.")
+    return said

@@ -8,8 +8,10 @@ raises ParseError, and nothing but ParseError.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -48,6 +50,16 @@ class Parsed:
 
 Parser = Callable[[str, str], list[Parsed]]
 
+# What pages, mails and launchers put before every line, and the beginnings of outputs behind it.
+_INDENTED = re.compile(
+    r"^((?:[ \t>|]|\[\d{1,5},\d{1,7}\]<stdout>: ?|\d{1,7}: )+)"
+    r"(?:mdtest-\S+ was launched|-- started at |IOR-\S+: MPI Coord|Began +: |access +bw\(MiB/s\)"
+    r"|dbench version |Running for \d+ seconds|Throughput \S+ MB/sec|ISO date,label|\[RESULT\])",
+    re.MULTILINE,
+)
+_VERSION = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?", re.ASCII)
+_TIMES = ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S")  # of IOR, of mdtest
+
 
 @dataclass(frozen=True)
 class Format:
@@ -58,10 +70,12 @@ class Format:
     parse: Parser  # (text, source for messages) -> runs, at least one; ParseError
 
 
-def is_older(version: str, least: tuple[int, int]) -> bool:
-    """Whether a printed version ("2.21", "3.0.1rc1") is below major.minor; False for no number."""
-    numbers = re.match(r"(\d{1,6})(?:\.(\d{1,6}))?", version)
-    return numbers is not None and (int(numbers[1]), int(numbers[2] or 0)) < least
+def is_older(version: str, oldest: str) -> bool:
+    """Whether a printed version ("2.21", "3.0.1rc1") is below another; False for no number."""
+    seen, least = (_VERSION.match(text) for text in (version, oldest))
+    if not seen or not least:
+        return False
+    return [int(part or 0) for part in seen.groups()] < [int(part or 0) for part in least.groups()]
 
 
 def totals(
@@ -80,3 +94,52 @@ def totals(
         errors=np.array([errors], dtype=np.int64),
         **more,
     )
+
+
+def unindented(text: str) -> str:
+    """An output without what stands before each of its lines."""
+    found = _INDENTED.search(text)
+    if found is None:
+        return text
+    return "\n".join(line.removeprefix(found[1]) for line in text.split("\n"))
+
+
+def aged(run: Parsed, oldest: str) -> Parsed:
+    """The run; if its version is below `oldest` ("3.2") it says so, in its failure or a note."""
+    if not is_older(run.version, oldest):
+        return run
+    text = f"{run.engine} {run.version} is too old: outputs of {oldest} and newer are known here"
+    if run.failure:
+        return replace(run, failure=f"{run.failure} ({text})")
+    return replace(run, notes=(Note("old-version", text), *run.notes))
+
+
+def overlapping(starts: Sequence[Sequence[Parsed]]) -> list[Parsed]:
+    """The runs of one output, by starts of the program.
+
+    Those of starts that overlap in time on one file, or by one command, say so.
+    """
+    spans = [_span(runs[0]) for runs in starts]
+    result: list[Parsed] = []
+    for runs, (place, began, ended) in zip(starts, spans, strict=True):
+        beside = sum(
+            bool(place) and place == other and began < last and first < ended
+            for other, first, last in spans
+        )
+        text = f"{beside} starts in this output were at work at the same time on {place[:200]}"
+        note = (Note("simultaneous", text),) if began < ended and beside > 1 else ()
+        result += [replace(run, notes=(*note, *run.notes)) for run in runs]
+    return result
+
+
+def _span(run: Parsed) -> tuple[str, datetime, datetime]:
+    """Where a run worked, from when to when as printed, in whole seconds; the same: not known."""
+    times = [*_parsed_times(run.started), *_parsed_times(str(run.facts.get("finished", "")))]
+    place = str(run.facts.get("test_file", "")) or " ".join(run.argv)
+    return (place, times[0], times[1]) if len(times) == 2 else ("", datetime.min, datetime.min)
+
+
+def _parsed_times(text: str) -> Iterator[datetime]:
+    for form in _TIMES:
+        with suppress(ValueError):
+            yield datetime.strptime(text, form)

@@ -7,8 +7,9 @@ that no interval over attachments, and no verdict, is made from them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,12 +21,12 @@ from fsmatrix.results.evidence.values import Json, JsonObject, Level
 from fsmatrix.results.files.campaign.rows import plain_level
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.run import phases
-from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.formats.base import Note, Parsed
 from fsmatrix.results.record import RunRecord
 
 UNKNOWN = "unknown"  # the target that nobody named, the cache state that no output tells
 ATTACHMENT = "imported"  # one for all: not known to be independent
-REPETITION = 1
+UNALIGNED = "nodes-unaligned"
 NAN = float("nan")
 NAMES = ("target", "workload")  # labels that are not levels of a factor
 
@@ -65,16 +66,43 @@ def records(parsed: Sequence[Parsed], source: Source, labels: Labels) -> list[Ru
     ContradictionError if a label contradicts what an output says; InvalidRecordError if a
     parser gave what cannot be stored.
     """
-    return [_record(run, index, source, labels) for index, run in enumerate(parsed)]
+    made = []
+    seen: Counter[str] = Counter()
+    for index, run in enumerate(parsed):
+        record = _record(_aligned(run), index, source, labels)
+        seen[record.case] += 1
+        made.append(replace(record, repetition=seen[record.case]))
+    return made
 
 
-def run_ids(sha256: str, runs: int) -> list[str]:
-    """Ids of the runs of a source: importing it twice adds nothing."""
-    return [f"{_case_id(sha256, index)}-r{REPETITION:04d}-a1" for index in range(runs)]
-
-
-def _case_id(sha256: str, index: int) -> str:
+def case_id(sha256: str, index: int) -> str:
+    """Of a run of a source: importing it twice adds nothing."""
     return digest([sha256, index])
+
+
+def storage(run: Parsed) -> tuple[str, str]:
+    """Directory (or device) and host that a run's own fields name; "" for what they do not."""
+    options = run.facts.get("job_options")
+    asked = options[0] if isinstance(options, list) and options else {}
+    facts = {**run.facts, **(asked if isinstance(asked, dict) else {})}
+    file = str(facts.get("test_file") or facts.get("filename") or "")
+    folder = str(facts.get("directory") or "")
+    if file.startswith("/") and not folder:
+        folder = file if file.startswith("/dev/") or ":" in file else str(Path(file).parent)
+    hosts = facts.get("hosts")
+    machine = str(facts.get("machine") or "").rpartition(" ")[2]
+    host = str(hosts[0]) if isinstance(hosts, list) and hosts else machine
+    return folder, host if run.nodes == 1 else ""
+
+
+def _aligned(run: Parsed) -> Parsed:
+    """The run; where several nodes measured for themselves and at unknown times, it says so."""
+    told = any(note.key == UNALIGNED for note in run.notes)
+    if run.engine != "fio" or (run.nodes or 1) < 2 or told:
+        return run
+    text = "the nodes' windows are on no common clock: their overlap is unknown"
+    lost = [Note(UNALIGNED, text, phase=phase.name) for phase in run.phases if not phase.began]
+    return replace(run, notes=(*run.notes, *lost))
 
 
 def _record(parsed: Parsed, index: int, source: Source, labels: Labels) -> RunRecord:
@@ -90,9 +118,9 @@ def _record(parsed: Parsed, index: int, source: Source, labels: Labels) -> RunRe
     error = parsed.failure or ("" if parsed.phases else "the output holds no result")
     record = RunRecord(
         case=canonical_json(case),
-        case_id=_case_id(source.sha256, index),
+        case_id=case_id(source.sha256, index),
         work_id=digest(work.document()),
-        repetition=REPETITION,
+        repetition=1,
         attempt=1,
         block=0,
         attachment=ATTACHMENT,
@@ -105,7 +133,7 @@ def _record(parsed: Parsed, index: int, source: Source, labels: Labels) -> RunRe
         error=error,
         argv=(parsed.argv,) if parsed.argv else (),
         coordinates={"target": target, "workload": work.workload, **declared, **level},
-        environment={"imported": _provenance(source, labels)},
+        environment={"imported": _provenance(source, labels, storage(parsed))},
         phases=parsed.phases,
         evidence=Evidence(engine=_engine(parsed)),
         texts=source.texts,
@@ -151,8 +179,10 @@ def _work(parsed: Parsed, workload: str) -> Work:
     )
 
 
-def _provenance(source: Source, labels: Labels) -> JsonObject:
+def _provenance(source: Source, labels: Labels, storage: tuple[str, str]) -> JsonObject:
     facts = {name: value for name, value in vars(source).items() if name != "texts"}
+    if any(storage):
+        facts["storage"] = list(storage)
     return facts | ({"labels": dict(labels)} if labels else {})
 
 

@@ -14,11 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import fsmatrix
+from fsmatrix.results.evidence.values import JsonObject, inside
 from fsmatrix.results.files.campaign import campaignread, merge
 from fsmatrix.results.files.campaign.campaignfile import CampaignWriter
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.record import RunRecord
+from fsmatrix.results.units import plural
 from fsmatrix.suite.campaign.problems import CampaignError, Problem
 from fsmatrix.suite.importing import imported, recognise
 from fsmatrix.suite.importing.files import InputEntry, UnreadableError
@@ -56,11 +58,33 @@ class Outcome:
     not_recognised: list[tuple[str, str]] = field(default_factory=list)  # file, why
     refused: list[tuple[str, str]] = field(default_factory=list)  # file, why
     kept: int = 0  # runs that were in the campaign file before
+    # of runs without a target: what their own fields name
+    directories: set[str] = field(default_factory=set)
+    hosts: set[str] = field(default_factory=set)
 
     @property
     def runs(self) -> int:
         """How many runs were added."""
         return sum(len(taken.run_ids) for taken in self.taken)
+
+    @property
+    def mixed(self) -> str:
+        """What to do about runs of different storage that nobody told apart; "" if there are none.
+
+        One cell would hold all of them.
+        """
+        counts = [plural(len(self.hosts), "host")] if len(self.hosts) > 1 else []
+        if len(self.directories) > 1:
+            counts.insert(0, f"{len(self.directories)} directories")
+        return f"{' and '.join(counts)} and no target: --map, or --set target=" if counts else ""
+
+    def learn(self, environment: JsonObject) -> None:
+        """What the record of a run says of its storage."""
+        facts = inside(environment, "imported")
+        storage = facts.get("storage")
+        if isinstance(storage, list) and "target" not in inside(facts, "labels"):
+            for names, name in zip((self.directories, self.hosts), storage, strict=False):
+                names.update([str(name)] if name else [])
 
 
 @dataclass(frozen=True)
@@ -152,6 +176,7 @@ class Import:
         self, text: Text, labels: Labels, records: list[RunRecord], writer: CampaignWriter | None
     ) -> None:
         for record in records:
+            self.outcome.learn(record.environment)
             if writer is not None:
                 writer.add(record)
         self._seen[text.sha256] = _Seen(text.entry.shown, dict(labels))
@@ -222,6 +247,7 @@ class Import:
         """The text that a run in the file is of."""
         try:
             facts = from_json(environment)["imported"]
+            self.outcome.learn({"imported": facts})
             sha256, file, labels = facts["sha256"], facts["file"], facts.get("labels", {})
             self._seen[str(sha256)] = _Seen(str(file), dict(labels))
         except (ValueError, LookupError, TypeError, AttributeError) as error:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-from fsmatrix.traces.capture.text import Malformed, shortened
+from fsmatrix.traces.capture.stamps import Malformed
+from fsmatrix.traces.capture.text import PLACE, shortened
 
 AT_FDCWD = -100
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+("|$)|(?<=[0-9D])<[^<>]*>|[{}\[\](),]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+("|$)|(?<=[0-9D])' + PLACE + rb"|[{}\[\](),]", re.DOTALL)
+_STATED = re.compile(
+    rb'"(?:[^"\\]++|\\.)*+"|(?<![\w.])(\d{1,9}|AT_FDCWD)<((?:/|\\x2f)[^<>]*)(?:<[^<>]*>)?>'
+    rb"(?!\(deleted)",
+    re.DOTALL,
+)
 _SIGN = re.compile(rb'["{\[(<]')
 _TEXT = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\.\.\.)?', re.DOTALL)
 _ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)", re.DOTALL)
 _PLAIN = {b"n": b"\n", b"t": b"\t", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
 _NUMBER = re.compile(rb"-?\d{1,20}")
-_DESCRIPTOR = re.compile(rb"(-?\d{1,10}|AT_FDCWD)(?:<[^<>]*>)?")
+_DESCRIPTOR = re.compile(rb"(-?\d{1,10}|AT_FDCWD)(?:" + PLACE + rb")?(?: /\*.*\*/)?")
 _LENGTH = re.compile(rb"iov_len=(\d{1,20})")
 _SIZE = re.compile(rb"\bstx?_size=(\d{1,20})")
 _MODE = re.compile(rb"\bstx?_mode=(S_IF[A-Z]+)")
@@ -81,11 +88,23 @@ def name(text: bytes) -> bytes | None:
         return None
     if match[2]:
         raise Malformed(f"a path was cut off: {shortened(text)}")
-    value = match[1]
-    path = _ESCAPE.sub(_byte, value) if b"\\" in value else value
+    path = plain(match[1])
     if b"\0" in path:
         raise Malformed(f"a path with a NUL byte: {shortened(text)}")
     return path
+
+
+def plain(text: bytes) -> bytes:
+    """A path without the escapes of strace."""
+    return _ESCAPE.sub(_byte, text) if b"\\" in text else text
+
+
+def stated(arguments: bytes) -> Iterator[tuple[int, bytes]]:
+    """Descriptors, or AT_FDCWD, and the absolute paths that strace -y writes behind them."""
+    for match in _STATED.finditer(arguments):
+        path = plain(match[2] or b"")
+        if path and b"\0" not in path and not path.endswith(b" (deleted)"):
+            yield AT_FDCWD if match[1] == b"AT_FDCWD" else int(match[1]), path
 
 
 def _byte(escape: re.Match[bytes]) -> bytes:
@@ -98,8 +117,11 @@ def _byte(escape: re.Match[bytes]) -> bytes:
 
 
 def flags(text: bytes) -> frozenset[bytes]:
-    """O_RDWR|O_CREAT."""
-    return frozenset(text.split(b"|"))
+    """O_RDWR|O_CREAT.  Malformed for numbers (strace -X raw), whose meaning is the machine's."""
+    words = text.partition(b"/* ")[2].partition(b" */")[0] or text
+    if words[:1].isdigit() and words != b"0":
+        raise Malformed(f"the number {shortened(words)} for flags: trace without -X raw")
+    return frozenset(words.split(b"|"))
 
 
 def vector(text: bytes) -> int:

@@ -7,6 +7,7 @@ from fsmatrix.traces.capture.processes import Folder, OpenFile, Task
 from fsmatrix.traces.capture.system import System, failed
 from fsmatrix.traces.capture.text import Call
 from fsmatrix.traces.capture.transfers import Handler
+from fsmatrix.traces.roots import normal
 
 FORKS = frozenset(("fork", "vfork", "clone", "clone3"))
 _ALL = 1 << 32  # close_range to the last descriptor
@@ -94,6 +95,12 @@ def _chdir(system: System, task: Task, call: Call) -> None:
         task.folder.path = system.path(task, AT_FDCWD, text)
 
 
+def _getcwd(_: System, task: Task, call: Call) -> None:
+    if not failed(call) and task.folder.path is None:
+        text = name(at(split(call.arguments), 0))
+        task.folder.path = normal(b"", text) if text and text.startswith(b"/") else None
+
+
 def _fchdir(system: System, task: Task, call: Call) -> None:
     if not failed(call):
         file = system.file(task, descriptor(at(split(call.arguments), 0)))
@@ -133,6 +140,7 @@ HANDLERS: dict[str, Handler] = {
     "ioctl": _ioctl,
     "chdir": _chdir,
     "fchdir": _fchdir,
+    "getcwd": _getcwd,
     "fork": _fork,
     "vfork": _fork,
     "clone": _fork,

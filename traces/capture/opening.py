@@ -5,12 +5,21 @@ from __future__ import annotations
 import re
 
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.traces.capture.arguments import AT_FDCWD, at, descriptor, flags, name, split
+from fsmatrix.traces.capture.arguments import (
+    AT_FDCWD,
+    at,
+    descriptor,
+    flags,
+    name,
+    split,
+    stated,
+)
 from fsmatrix.traces.capture.processes import OpenFile, Task
 from fsmatrix.traces.capture.system import System, failed, learn
 from fsmatrix.traces.capture.text import Call
 from fsmatrix.traces.capture.transfers import Handler
 from fsmatrix.traces.model import Operation
+from fsmatrix.traces.roots import normal
 
 _OPEN_FLAGS = (
     (b"O_DIRECT", Flag.DIRECT),
@@ -49,7 +58,7 @@ def _creat(system: System, task: Task, call: Call) -> None:
 def _opened(
     system: System, task: Task, call: Call, where: int, text: bytes | None, how: frozenset[bytes]
 ) -> None:
-    path = system.path(task, where, text)
+    path = _stated(task, call, where, text) or system.path(task, where, text)
     if path is not None and b"O_TMPFILE" in how and not failed(call):
         system.facts["files_without_a_name"] += 1
         path += b"/.tmpfile-%d" % system.facts["files_without_a_name"]
@@ -67,6 +76,19 @@ def _opened(
         file = _open_done(system, task, call, place, path, how)
     if not failed(call) and call.result is not None:
         system.place(task, call.result, file, call, b"O_CLOEXEC" in how)
+
+
+def _stated(task: Task, call: Call, where: int, text: bytes | None) -> bytes | None:
+    """The path of a relative name that strace -y states, where the directory is not known."""
+    if where != AT_FDCWD or task.folder.path is not None or not text or text.startswith(b"/"):
+        return None
+    place = next((path for _, path in stated(b"0" + call.place)), None)
+    if place is None:
+        return None
+    path, tail = normal(b"", place), normal(b"", text)
+    if path.endswith(tail) and b".." not in text:
+        task.folder.path = path[: -len(tail)]
+    return path
 
 
 def _kind(how: frozenset[bytes]) -> tuple[Kind, int]:

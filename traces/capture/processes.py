@@ -19,6 +19,7 @@ class OpenFile:
     append: bool = False
     listed: bool = False  # a directory whose listing began
     users: int = 0  # descriptors
+    before: bool = False  # opened before the trace, and without a handle in it so far
 
 
 @dataclass(slots=True)

@@ -74,7 +74,6 @@ def capture(
                     folder=folder,
                     sizes=sizes,
                     command=command,
-                    lenient=True,  # the program cannot be run again; what is lost is counted
                 )
             )
     return status

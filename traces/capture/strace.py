@@ -11,10 +11,11 @@ from typing import Any
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.traces.capture import descriptors, naming, opening, transfers, unseen
 from fsmatrix.traces.capture.files import Files, Sizes
+from fsmatrix.traces.capture.stamps import ELAPSED, SECONDS, FormChanged, Malformed
 from fsmatrix.traces.capture.system import System
-from fsmatrix.traces.capture.text import Call, Event, Malformed, Text, What
+from fsmatrix.traces.capture.text import Call, Event, Text, What
 from fsmatrix.traces.capture.transfers import Handler
-from fsmatrix.traces.model import Header, TraceError
+from fsmatrix.traces.model import NO_TIMES, Header, TraceError
 from fsmatrix.traces.roots import Roots
 from fsmatrix.traces.writer import TraceWriter
 
@@ -40,34 +41,30 @@ def read(
     folder: Path | str | None = None,
     sizes: Sizes | None = None,
     command: Sequence[str] = (),
-    lenient: bool = False,
 ) -> Header:
     """Read texts of strace into a trace; the header to finish it with.
 
     `paths`: one text (strace -f -o), those of strace -ff (their names end in process ids), or one
     for each rank.  `roots`: directories whose files are in the trace, absolute.  `folder`: the
-    working directory at the start.  Both are not needed for texts that `fsmatrix trace rank` has
-    written; without `folder` it is the first root.  `sizes`: what was there at the start.
-    `lenient`: malformed lines, but for a header, are counted in `unseen` and are no error.
+    working directory at the start; relative names that are used before the text tells it are
+    counted.  Both are not needed for texts that `fsmatrix trace rank` has written.  `sizes`: what
+    was there at the start.  Malformed lines, but for a header, are counted in `unseen`.
 
     TraceError names the file and the line; OSError as the system gives it.
     """
-    texts = [_text(path, index, lenient) for index, path in enumerate(paths)]
-    folders = [_folder(text, folder) for text in texts]
+    texts = [_text(path, index) for index, path in enumerate(paths)]
     places = _roots(texts, roots)
     if not places.paths:
         raise TraceError(texts[0].path, "give the root: the directory whose files are traced")
     files = Files(writer, sizes)
-    system = System(writer, files, places, [each or places.paths[0] for each in folders])
+    system = System(writer, files, places, [_folder(text, folder) for text in texts])
     system.ranks = {text.space: _rank(text) for text in texts}
     reading = Reading(system)
     for text, event in _merged(texts):
         try:
             reading.event(event)
         except Malformed as error:
-            if not lenient:
-                raise TraceError(text.path, f"line {event[2].line}: {error}") from error
-            text.malformed += 1
+            text.odd(error, event[2].line)
     reading.finish()
     if not command and isinstance(recorded := texts[0].header.get("command"), list):
         command = tuple(map(str, recorded))
@@ -176,6 +173,8 @@ def done(system: System, call: Call) -> None:
         system.unseen["interrupted and begun again"] += 1
         return
     try:
+        if b"<" in call.arguments and name != "close":
+            system.told(task, call, name in ON_HANDLES)
         if touching:
             unseen.count(system, task, call)
         if handler is not None:
@@ -187,8 +186,8 @@ def done(system: System, call: Call) -> None:
 
 
 # -- what the texts are ------------------------------------------------------------------------
-def _text(path: Path, index: int, lenient: bool) -> Text:
-    text = Text(path, index, lenient)
+def _text(path: Path, index: int) -> Text:
+    text = Text(path, index)
     try:
         text.read_header()
     except Malformed as error:
@@ -232,11 +231,12 @@ def _merged(texts: Sequence[Text]) -> Iterator[tuple[Text, Event]]:
     def events(text: Text) -> Iterator[tuple[Text, Event]]:
         try:
             for event in text.events():
-                if len(texts) > 1 and not text.timed:
-                    raise Malformed("without times several texts cannot be brought in order")
+                if len(texts) > 1 and (not text.stamps.timed or text.stamps.form == ELAPSED):
+                    reason = f"its lines have {text.stamps.form}, which brings several texts in no"
+                    raise TraceError(text.path, f"{reason} order: use -ttt")
                 yield text, event
-        except Malformed as error:
-            raise TraceError(text.path, f"line {text.line}: {error}") from error
+        except FormChanged as error:
+            raise TraceError(text.path, str(error)) from error
 
     if len(texts) == 1:
         return events(texts[0])
@@ -257,10 +257,14 @@ def _header(
         "issue_times_moved": system.order.moved,
         **{name: count for name, count in sorted(system.facts.items()) if count},
     }
+    if first := next((text for text in texts if text.malformed), None):
+        facts["first_malformed"] = f"{first.path.name}, {first.first_malformed}"
+    if texts[0].stamps.form == SECONDS:
+        facts[NO_TIMES] = "its times are whole seconds"
     return Header(
         source=SOURCE,
         command=command,
-        timed=bool(texts[0].timed),
+        timed=texts[0].stamps.timed,
         unseen={what: count for what, count in sorted(counts.items()) if count},
         facts=facts,
     )

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fsmatrix.backends.player.ops import Kind
-from fsmatrix.traces.capture.arguments import AT_FDCWD
+from fsmatrix.traces.capture.arguments import AT_FDCWD, stated
 from fsmatrix.traces.capture.files import Files
 from fsmatrix.traces.capture.order import Order
 from fsmatrix.traces.capture.processes import Folder, OpenFile, Table, Task
-from fsmatrix.traces.capture.text import Call, Malformed
+from fsmatrix.traces.capture.stamps import Malformed
+from fsmatrix.traces.capture.text import MASK, Call
 from fsmatrix.traces.model import (
     MOST_BYTES,
     MOST_OFFSET,
@@ -30,7 +31,6 @@ NO_FILE = "a descriptor that was not opened in the trace"
 NO_NAME = "a path that strace could not read"
 NO_FOLDER = "a path relative to a directory that is not known"
 LONG_NAME = "a path that is too long"
-MASK = (1 << 40) - 1  # of a task: its id; above: whose ids these are
 
 
 class System:
@@ -160,6 +160,36 @@ class System:
         self.add(task, call, Operation(Kind.CLOSE, file.slot))
         self.files.closed(file.row, file.slot, call.time)
         file.slot = -1
+
+    def told(self, task: Task, call: Call, works: bool) -> None:
+        """What strace -y states: the working directory, and what inherited descriptors stand for.
+
+        `works`: the call works on what its descriptors stand for, so that a handle is needed.
+        """
+        for number, stated_path in stated(call.arguments):
+            path = normal(b"", stated_path)
+            if number == AT_FDCWD:
+                task.folder.path = path
+                continue
+            file = task.table.files.get(number)
+            if file is None:
+                file = OpenFile(path, before=True)
+                self.place(task, number, file, call)
+            if works and file.before:
+                self._reopened(task, file, call)
+
+    def _reopened(self, task: Task, file: OpenFile, call: Call) -> None:
+        """A handle of what was opened before the trace, which begins at its start."""
+        file.before = False
+        name = self.roots.name(file.path or b"")
+        if not name or name_problem(name):
+            return
+        file.row, file.node = self.files.row(name), self.files.node(name)
+        file.slot = self.files.opened(file.row, call.time)
+        opening = Operation(Kind.OPEN, file.slot)
+        self.add(task, call, opening, result=UNKNOWN, latency=NOT_CAPTURED)
+        self.files.present(file.node)
+        self.facts["opened_by_import"] += 1
 
     # -- names -----------------------------------------------------------------------------
     def path(self, task: Task, number: int, path: bytes | None) -> bytes | None:

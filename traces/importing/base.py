@@ -15,6 +15,8 @@ MOST_LINE = 1 << 16  # bytes; a path has 4095
 MOST_DIGITS = 20  # of a number: 2^64 has as many
 MOST_UNSEEN = 100  # kinds of what is not in a trace
 BUFFER = 1 << 20  # bytes read at once
+MILLISECOND = 1_000_000  # ns
+COARSE = "most of its times are that of the operation before"
 UTF8_MARK, UTF16_MARKS = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
 ENCODED = 64  # bytes by which texts of two or four bytes a character are known: others are NUL
 
@@ -33,7 +35,12 @@ class Unseen(dict[str, int]):
 
 
 class Importer(ABC):
-    """One format.  Registered by name; one object for one import."""
+    """One format.  Registered by name; one object for one import.
+
+    `folder`: the program's working directory at the start, where the user names it.
+    """
+
+    folder: Path | None = None
 
     @staticmethod
     @abstractmethod
@@ -117,6 +124,30 @@ def instant(word: bytes, unit: int) -> int:
     if time >= MOST_OFFSET:
         raise Malformed(f"the time {shown(word)} is not below 2^63 ns")
     return time
+
+
+class Stamps:
+    """Whether the times of a source tell when operations began.
+
+    They do not if they are no finer than a millisecond and most are that of the one before.
+    """
+
+    def __init__(self) -> None:
+        self._last: int | None = None
+        self._count = self._repeated = 0
+        self._fine = False
+
+    def add(self, time: int) -> None:
+        """The next one, ns."""
+        self._fine = self._fine or time % MILLISECOND != 0
+        self._count += self._last is not None
+        self._repeated += time == self._last
+        self._last = time
+
+    @property
+    def coarse(self) -> bool:
+        """They are no times to replay by."""
+        return not self._fine and 2 * self._repeated > self._count
 
 
 def extent(offset: int, size: int) -> None:

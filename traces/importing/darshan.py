@@ -33,7 +33,7 @@ READER = "fsmatrix.traces.importing.dxt"
 MAGIC = 6567223  # of a log of Darshan 3, after 8 bytes with its version
 VERSION = re.compile(rb"\d\.\d\d\0{4}")
 MISSING = "reading Darshan logs needs the package darshan: pip install 'fsmatrix[darshan]'"
-NO_ROOM = "operations that DXT's buffers had no room for; nothing tells how many"
+NO_ROOM = "operations that DXT's buffers had no room for; no counter tells how many"
 MOST_RANK = 1 << 24
 SECOND = 1e9  # ns
 DEADLINE_S = 120  # that Darshan's library has for a log, and a second more for each
@@ -48,6 +48,7 @@ class Dxt:
     modules: Mapping[str, bool]  # what the log has -> whether Darshan dropped some of it
     used: str
     records: Sequence[tuple[str, int]]  # path, rank
+    counted: Sequence[tuple[str, int, int]]  # path, reads, writes by Darshan's counters
     segments: npt.NDArray[Any]  # dtype SEGMENT, in the order of their starts
 
 
@@ -75,8 +76,13 @@ class Darshan(Importer):
                 place = f"operation {row} by start (rank {rank}, file {name[:80]!r})"
                 raise TraceError(path, f"{place}: {error}") from error
         work.end()
-        if log.modules[log.used]:
+        counts = work.counts()
+        if log.modules[log.used] and not counts:
             work.unseen.add(NO_ROOM)
+        for kind in ("reads", "writes"):
+            left = counts.get(f"counted_{kind}", 0) - counts.get(f"traced_{kind}", 0)
+            if left > 0:
+                work.unseen[f"{kind} that Darshan counted and DXT did not trace"] = left
         return Header(
             source="darshan",
             unseen=dict(work.unseen),
@@ -85,6 +91,7 @@ class Darshan(Importer):
                 "modules": sorted(log.modules),
                 "partial": log.modules[log.used],
                 "opened_by_import": work.opens,
+                **counts,
             },
         )
 
@@ -99,6 +106,7 @@ class _Work:
         self._files = Files(writer)
         self._open: dict[int, Handle | None] = {}  # record -> its handle; None: outside
         self._left = Counter(log.segments["record"].tolist())  # operations of each record
+        self._done: Counter[Kind] = Counter()
         self._begin: int | None = None
         self._last = 0
 
@@ -131,6 +139,7 @@ class _Work:
             latency=round((end - start) * SECOND),
             result=length,
         )
+        self._done[kind] += 1
         self._left[record] -= 1
         if not self._left[record]:
             self._files.closed(handle)
@@ -139,6 +148,24 @@ class _Work:
     def end(self) -> None:
         """No more operations."""
         self._files.end()
+
+    def counts(self) -> dict[str, int]:
+        """Reads and writes below the roots, traced and by the counters; empty without these."""
+        counted = [each for each in self._log.counted if self._inside(each[0])]
+        if not counted:
+            return {}
+        return {
+            "traced_reads": self._done[Kind.READ],
+            "counted_reads": sum(reads for _, reads, _ in counted),
+            "traced_writes": self._done[Kind.WRITE],
+            "counted_writes": sum(writes for _, _, writes in counted),
+        }
+
+    def _inside(self, path: str) -> bool:
+        try:
+            return self._names.name(path.encode("utf-8", "surrogateescape")) is not None
+        except Malformed:
+            return False
 
     def _opened(self, path: str, thread: int) -> Handle | None:
         name = self._names.name(path.encode("utf-8", "surrogateescape"))
@@ -184,6 +211,9 @@ def _read(path: Path) -> Dxt:
         header = json.loads(first)
         records = [(str(name), int(rank)) for name, rank in header["records"]]
         modules = {str(name): bool(partial) for name, partial in header["modules"].items()}
+        counted = [
+            (str(name), int(reads), int(writes)) for name, reads, writes in header["counted"]
+        ]
         used = str(header["used"])
         segments = np.frombuffer(data, dtype=SEGMENT)
     except (ValueError, KeyError, TypeError) as error:
@@ -196,4 +226,6 @@ def _read(path: Path) -> Dxt:
         )
     if any(not 0 <= rank < MOST_RANK for _, rank in records):
         raise TraceError(path, f"has a rank that is not from 0 to {MOST_RANK - 1}")
-    return Dxt(modules, used, records, segments[np.argsort(segments["start"], kind="stable")])
+    return Dxt(
+        modules, used, records, counted, segments[np.argsort(segments["start"], kind="stable")]
+    )

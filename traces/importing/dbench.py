@@ -8,12 +8,12 @@ from heapq import merge
 from pathlib import Path
 from typing import NamedTuple
 
-from fsmatrix.traces.importing.base import Importer, Lines, Malformed, Unseen
+from fsmatrix.traces.importing.base import COARSE, Importer, Lines, Malformed, Stamps, Unseen
 from fsmatrix.traces.importing.dbclient import DOING, Client
 from fsmatrix.traces.importing.files import Files
 from fsmatrix.traces.importing.loadfile import Directive, directive
 from fsmatrix.traces.importing.names import Names
-from fsmatrix.traces.model import MOST_OFFSET, Header
+from fsmatrix.traces.model import MOST_OFFSET, NO_TIMES, Header
 from fsmatrix.traces.writer import TraceWriter
 
 SECOND = 10**9  # ns
@@ -40,6 +40,7 @@ class Dbench(Importer):
     def read(self, inputs: Sequence[Path], writer: TraceWriter, roots: Sequence[Path]) -> Header:
         texts = [Lines(path) for path in inputs]
         timed = [False] * len(texts)
+        stamps = [Stamps() for _ in texts]
         files, unseen = Files(writer), Unseen()
         names = Names(roots)
         clients = [Client(writer, files, names, unseen, index) for index in range(len(texts))]
@@ -49,13 +50,20 @@ class Dbench(Importer):
             if begin is None:
                 begin = line.time
             try:
+                stamps[line.client].add(line.time)
                 clients[line.client].do(line.directive, line.time - begin)
             except Malformed as error:
                 text = texts[line.client]
                 text.number = line.number  # a merge is a line ahead
                 raise text.wrong(error) from error
         files.end()
-        return Header(source="dbench", timed=all(timed), unseen=dict(unseen))
+        coarse = any(timed) and any(each.coarse for each in stamps)
+        return Header(
+            source="dbench",
+            timed=all(timed) and not coarse,
+            unseen=dict(unseen),
+            facts={NO_TIMES: COARSE} if coarse else {},
+        )
 
 
 def _lines(text: Lines, client: int, timed: list[bool]) -> Iterator[Line]:

@@ -17,6 +17,15 @@ from typing import Any
 import numpy as np
 
 MODULES = ("DXT_POSIX", "DXT_MPIIO")
+# Module of DXT -> that of the counters of the same calls, and those of reads and of writes.
+COUNTERS = {
+    "DXT_POSIX": ("POSIX", ("POSIX_READS",), ("POSIX_WRITES",)),
+    "DXT_MPIIO": (
+        "MPI-IO",
+        ("MPIIO_INDEP_READS", "MPIIO_COLL_READS", "MPIIO_SPLIT_READS", "MPIIO_NB_READS"),
+        ("MPIIO_INDEP_WRITES", "MPIIO_COLL_WRITES", "MPIIO_SPLIT_WRITES", "MPIIO_NB_WRITES"),
+    ),
+}
 SEGMENT = np.dtype(
     [
         ("record", "<u4"),  # row of the records
@@ -56,11 +65,23 @@ def dump(path: str) -> None:
         "modules": {name: bool(info.get("partial_flag")) for name, info in modules.items()},
         "used": used,
         "records": records,
+        "counted": _counted(darshan, log, used, names) if used else [],
     }
     sys.stdout.buffer.write(json.dumps(header).encode() + b"\n")
     for part in parts:
         sys.stdout.buffer.write(part.tobytes())
     sys.stdout.flush()
+
+
+def _counted(darshan: Any, log: Any, used: str, names: dict[int, str]) -> list[Any]:
+    """[file, reads, writes] of each record of the counters."""
+    module, *kinds = COUNTERS[used]
+    counted = []
+    while (record := darshan.log_get_record(log, module, dtype="dict")) is not None:
+        counters = record["counters"]
+        counts = [sum(int(counters.get(name, 0)) for name in kind) for kind in kinds]
+        counted.append([names.get(record["id"], ""), *counts])
+    return counted
 
 
 def _segments(record: Any, row: int) -> Any:

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fsmatrix.traces.capture.system import NO_FOLDER
 from fsmatrix.traces.importing.base import encoding_problem, head
 from fsmatrix.traces.importing.registry import IMPORTERS
 from fsmatrix.traces.model import Header, TraceError
 from fsmatrix.traces.writer import writing
+
+FOLDER_ADVICE = "name the working directory of the program with --folder, or trace with -y"
 
 
 @dataclass(frozen=True)
@@ -22,9 +25,15 @@ class Imported:
 
 
 def import_traces(
-    inputs: Sequence[Path], out: Path, format: str = "", roots: Sequence[Path] = ()
+    inputs: Sequence[Path],
+    out: Path,
+    format: str = "",
+    roots: Sequence[Path] = (),
+    folder: Path | None = None,
 ) -> Imported:
     """One trace of all inputs, at `out`.  Without `format` they are recognised by content.
+
+    `folder`: the working directory of the program, for relative names (absolute; strace).
 
     TraceError (or ResultError) names the file and line, UnknownName the formats that there are;
     OSError as the system gives it.  Nothing is written then.
@@ -37,6 +46,7 @@ def import_traces(
             raise TraceError(path, problem)
     name = format or _recognised(inputs)
     importer = IMPORTERS.load(name)()
+    importer.folder = folder
     with writing(out) as writer:
         header = importer.read(inputs, writer, roots)
         writer.finish(header)
@@ -68,4 +78,5 @@ def _recognised(inputs: Sequence[Path]) -> str:
 def _nothing(header: Header) -> str:
     """Why a trace would be empty."""
     unseen = ", ".join(f"{count} {what}" for what, count in header.unseen.items())
-    return "no operation of it can be in a trace" + (f" ({unseen})" if unseen else "")
+    advice = f"; {FOLDER_ADVICE}" if NO_FOLDER in header.unseen else ""
+    return "no operation of it can be in a trace" + (f" ({unseen})" if unseen else "") + advice

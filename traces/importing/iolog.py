@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fsmatrix.backends.player.ops import Flag, Kind
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.traces.importing.base import (
+    COARSE,
+    MILLISECOND,
     Importer,
     Lines,
     Malformed,
+    Stamps,
     Unseen,
     extent,
     instant,
@@ -26,11 +30,11 @@ from fsmatrix.traces.importing.base import (
 )
 from fsmatrix.traces.importing.files import Files, Handle
 from fsmatrix.traces.importing.names import Names
-from fsmatrix.traces.model import Header, Operation, Thread
+from fsmatrix.traces.model import NO_TIMES, Header, Operation, Thread
 from fsmatrix.traces.writer import TraceWriter
 
 HEADS: Mapping[bytes, int] = {b"fio version 2 iolog": 2, b"fio version 3 iolog": 3}
-MICROSECOND, MILLISECOND = 1_000, 1_000_000  # ns
+MICROSECOND = 1_000  # ns
 ON_FILES = frozenset({b"add", b"open", b"close"})
 TRANSFERS: Mapping[bytes, Kind] = {b"read": Kind.READ, b"write": Kind.WRITE}
 SYNCS: Mapping[bytes, int] = {b"sync": 0, b"datasync": Flag.DATA_ONLY}
@@ -61,6 +65,7 @@ class Log:
         self.lines = Lines(path)
         self.version = 0
         self.timed = False
+        self.stamps = Stamps()
 
     def actions(self) -> Iterator[Action]:
         """All of them.  TraceError for a line that fio could not have written."""
@@ -73,6 +78,10 @@ class Log:
                 elif line.strip():
                     action = self._action(line, before)
                     before = action.time
+                    if action.action == WAIT:
+                        self.stamps.add(action.offset * MILLISECOND)
+                    elif self.version > 2:
+                        self.stamps.add(before)
                     if action.action != WAIT:
                         yield action
             except Malformed as error:
@@ -80,6 +89,8 @@ class Log:
 
     def _action(self, line: bytes, before: int) -> Action:
         time = before
+        if line.rstrip() in HEADS:
+            raise Malformed("another log begins here: cut it off, and import it beside this one")
         if self.version > 2:
             word, _, line = line.strip().partition(b" ")
             time = instant(word, MICROSECOND)
@@ -126,11 +137,13 @@ class Iolog(Importer):
                 log.lines.number = 1
                 raise log.lines.wrong("no iolog: it is empty")
         reading.files.end()
+        coarse = any(log.stamps.coarse for log in logs if log.timed)
+        facts: JsonObject = {"versions": [log.version for log in logs]}
         return Header(
             source="fio-iolog",
-            timed=all(log.timed for log in logs),
+            timed=all(log.timed for log in logs) and not coarse,
             unseen=dict(reading.unseen),
-            facts={"versions": [log.version for log in logs]},
+            facts={**facts, NO_TIMES: COARSE} if coarse else facts,
         )
 
 

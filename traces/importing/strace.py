@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fsmatrix.traces.capture import strace
+from fsmatrix.traces.capture.stamps import START
 from fsmatrix.traces.importing.base import Importer
 from fsmatrix.traces.model import Header
 from fsmatrix.traces.writer import TraceWriter
 
-# [PID] TIME CALL(..., or a line about a signal, an exit, or the rest of a call
-LINE = re.compile(
-    rb"(?:\d+ +|\[pid +\d+\] +)?(?:\d+\.\d+|\d\d:\d\d:\d\d(?:\.\d+)?) +"
-    rb"(?:\w+\(|--- SIG|\+\+\+ |<\.\.\. )"
-)
+# After who and when: CALL(..., or a line about a signal, an exit, or the rest of a call.  Without
+# the time a call has its result.
+LINE = re.compile(rb"[a-z_]\w*\(|--- SIG|\+\+\+ |<\.\.\. ")
+CALL = re.compile(rb"[a-z_]\w*\(.*\) += (?:-?\d|0x|\?)")
 
 
 class Strace(Importer):
@@ -23,8 +23,14 @@ class Strace(Importer):
 
     @staticmethod
     def recognises(head: bytes) -> bool:
-        lines = head.splitlines()[:8]
-        return any(LINE.match(line) for line in lines)
+        return any(map(_is_line, head.splitlines()[:32]))
 
     def read(self, inputs: Sequence[Path], writer: TraceWriter, roots: Sequence[Path]) -> Header:
-        return strace.read(inputs, writer, roots)
+        return strace.read(inputs, writer, roots, folder=self.folder)
+
+
+def _is_line(line: bytes) -> bool:
+    start = START.match(line)
+    assert start is not None  # all of it is optional
+    has_time = any(start.group(3, 5, 6))
+    return (LINE if has_time else CALL).match(line, start.end()) is not None

@@ -77,8 +77,11 @@ class Adapter(Stored):
 
 def refusal(options: EmulatedOptions) -> str:
     """Why they cannot be made here (empty: they can)."""
-    usable = FILE_SYSTEMS[options.filesystem].check()
-    return limits.refusal() if usable.ok else usable.reason
+    system = FILE_SYSTEMS[options.filesystem]
+    usable = system.check()
+    if not usable.ok:
+        return usable.reason
+    return system.size_refusal(options.size) or limits.refusal()
 
 
 def usable_bytes(options: EmulatedOptions) -> int:

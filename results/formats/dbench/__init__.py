@@ -25,27 +25,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.formats.base import Format, Parsed, ParseError, is_older, totals
+from fsmatrix.results.formats.base import Format, Parsed, ParseError, aged, totals, unindented
 from fsmatrix.results.formats.dbench.lines import BARRIER, Reading, Tick, read
 from fsmatrix.results.record import Floats, Integers, Phase
 
-OLDEST = (4, 0)
 MEGABYTE = 1e6
 LARGEST = 2.0**62
 # A series is differenced from means of two decimals: its intervals are as long as it takes for
 # that to blur their bytes less.
 SERIES_BLUR = 0.05
 SHORT = "expected to write"  # a write that came back short, which ends the client
+OLDEST = "4.0"  # version
+HEAD_LINES = "dbench's first lines, with the time limit, the load and the clients"
+RECOGNISED = (
+    re.compile(r"^dbench version \S{1,32} - Copyright", re.MULTILINE),
+    re.compile(r"^Running for \d{1,9} seconds with load '", re.MULTILINE),
+    re.compile(r"^Throughput \S{1,24} MB/sec.{0,80} procs", re.MULTILINE),
+)
 WINDOW = "end of the warm-up to the time limit, as dbench's one-second alarm sees them"
 
 
 def parse(text: str, source: str) -> list[Parsed]:
     """All runs in a text; ParseError if there is none, or its numbers are not dbench's."""
-    runs = [_parsed(run, source) for run in read(text, source)]
-    old = [run.version for run in runs if is_older(run.version, OLDEST)]
-    if old and all(run.failure for run in runs):
-        raise ParseError(source, 0, f"dbench {old[0]}: needs dbench 4.0 or newer")
-    return runs
+    return [aged(_parsed(run, source), OLDEST) for run in read(unindented(text), source)]
 
 
 def _parsed(run: Reading, source: str) -> Parsed:
@@ -116,14 +118,14 @@ def _failure(run: Reading, rate: float, stop: int | None) -> str:
         reasons.append(f"nothing was measured within the time limit{limit}")
     elif run.cleanups and run.cleanups[-1][0]:
         reasons.append(f"{run.cleanups[-1][0]} clients died: they never finished their cleanup")
-    elif stop is None:
+    elif stop is None and run.runtime is not None:
         reasons.append("no line tells when the clients stopped: they died, or the line is lost")
     elif not run.operations:
         reasons.append("the table of operations is missing")
     elif run.client_bytes and run.client_operations != _counts(run):
         reasons.append("the clients' tables of operations do not add up to that of all")
     if run.runtime is None or (run.ticks and not run.released):
-        reasons.append("the output is damaged: its beginning is missing")
+        reasons.insert(0, f"the output is damaged: its beginning is missing ({HEAD_LINES})")
     if run.damage:
         reasons.append(f"the output is damaged: {run.damage[0]}")
     return "; ".join(reasons)
@@ -147,6 +149,9 @@ def _marks(run: Reading, rate: float, failure: str) -> None:
         else:
             message = f"dbench says '{BARRIER}', and nothing shows that its clients began together"
             run.note("unsynchronised", message, run.barrier)
+    if 0 < run.prepared[0] < run.prepared[1]:
+        text = f"{run.prepared[1]} clients were asked for, and {run.prepared[0]} were ready"
+        run.note("less", text)
     if run.warm_up:
         message = (
             f"dbench left out its first {run.warm_up} s or more as warm-up; what was done then is "
@@ -248,10 +253,7 @@ def _intervals(ticks: list[Tick]) -> Series | None:
 
 def recognises(text: str) -> bool:
     """Whether a text is dbench's, by what it prints first."""
-    return bool(
-        re.search(r"^dbench version \S{1,32} - Copyright", text, re.MULTILINE)
-        or re.search(r"^Running for \d{1,9} seconds with load '", text, re.MULTILINE)
-    )
+    return any(line.search(unindented(text)) for line in RECOGNISED)
 
 
 FORMATS: tuple[Format, ...] = (Format("dbench", recognises, parse),)

@@ -21,10 +21,11 @@ RUNNING = re.compile(
 PREPARED = re.compile(r"(\d{1,9}) of (\d{1,9}) processes prepared for launch +(\d{1,9}) sec")
 TICK = re.compile(
     r" *(\d{1,9}) +(\d{1,10}) +(\d{1,12}\.\d\d) MB/sec  (warmup|execute) +(\d{1,9}) sec"
-    r"(?:  latency (\d{1,12}\.\d{3}) ms)?"
+    r"(?:  latency (\d{1,12}\.\d{3}) ms)?(?: \*\d{1,3})?"  # and the mark of a remark
 )
 CLEANUP = re.compile(r" *(\d{1,9})  cleanup +(\d{1,9}) sec")
-TABLE = re.compile(r" Operation +Count +AvgLat +MaxLat")
+OLD_THROUGHPUT = re.compile(r"^Throughput \S{1,24} MB/sec[^\n]{0,80}? \d{1,9} procs", re.MULTILINE)
+TABLE = re.compile(r" ?Operation +Count +AvgLat +MaxLat")
 OPERATION = re.compile(
     r" ([A-Za-z]\w{0,40}) +(\d{1,12}) +(\d{1,12}\.\d{3}) +(\d{1,12}\.\d{3})", re.ASCII
 )
@@ -126,6 +127,8 @@ def read(text: str, source: str) -> list[Reading]:
     if MACHINE.search(text) and not any(run.ticks or run.warm for run in values):
         reason = "dbench's --machine-readable output: run it without that option"
         raise ParseError(source, 0, reason)
+    if not values and OLD_THROUGHPUT.search(text):
+        raise ParseError(source, 0, "dbench before 4.0 is too old: run 4.0 or newer")
     if not values:
         reason = "no output of a dbench run: neither 'Running for' nor a line of a rate"
         raise ParseError(source, 0, reason)

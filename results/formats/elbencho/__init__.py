@@ -13,9 +13,19 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, is_older, totals
+from fsmatrix.results.formats.base import (
+    Format,
+    Note,
+    Parsed,
+    ParseError,
+    aged,
+    is_older,
+    totals,
+    unindented,
+)
 from fsmatrix.results.formats.elbencho.line import (
     MIB,
     SETTINGS,
@@ -28,6 +38,7 @@ from fsmatrix.results.formats.elbencho.line import (
 from fsmatrix.results.formats.mdtest import joined
 from fsmatrix.results.record import Phase
 
+OLDEST = "2.0"  # version
 FIRST_COLUMNS = "ISO date,label,path type,paths,hosts,threads,"
 NEEDED = (
     "path type",
@@ -50,11 +61,12 @@ NAMES: dict[str, str] = {
     "STAT": "stat",
     "STATDIRS": "stat-directories",
 }
+ON_FILES = frozenset({"write", "read", "stat", "remove"})
+LIMITS = ("--timelimit", "--infloop", "--randamount", "--treefile", "--start")  # of the work
 SKIPPED = frozenset({"SYNC", "DROPCACHE"})  # no work of their own
 WINDOW = "from the common start to the last thread's end; a file is opened and closed inside"
 MIXED = re.compile(r"(RWMIX|MIX-T)\d{1,5}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?([+-]\d{4})?", re.ASCII)
-OLDEST = (2, 0)
 MOST_NOTES = 40
 UNCACHED = frozenset({"bucket"})  # path types without a page cache
 # words of its command -> the phase in whose window they verify, or read what was written
@@ -64,6 +76,7 @@ SECRETS = ("--s3key", "--s3secret", "--s3sessiontoken", "--svcpwfile")
 
 def recognises(text: str) -> bool:
     """Whether one of its lines is elbencho's heading."""
+    text = unindented(text)
     return text.startswith(FIRST_COLUMNS) or f"\n{FIRST_COLUMNS}" in text
 
 
@@ -72,8 +85,8 @@ def parse(text: str, source: str) -> list[Parsed]:
     if not recognises(text):
         raise ParseError(source, 0, "not elbencho's CSV: its heading is missing")
     damage: list[Note] = []
-    lines = list(_lines(text, damage))
-    runs = [_run(group) for group in _groups(lines)]
+    lines = list(_lines(unindented(text), damage))
+    runs = [aged(_run(group), OLDEST) for group in _groups(lines)]
     if not runs:
         why = damage[0].message if damage else "it has no line of results"
         if version := re.search(r",(\d[\w.-]{0,20}),\"", text):
@@ -97,7 +110,8 @@ def _lines(text: str, damage: list[Note]) -> Iterator[Line]:
             columns = line.split(",")
             missing = [name for name in NEEDED if name not in columns]
             if missing or "\ufffd" in line:
-                what = f"without {', '.join(missing)}" if missing else "that is damaged"
+                what = f"without {', '.join(missing)}, as before elbencho {OLDEST}"
+                what = what if missing else "that is damaged"
                 note = Note("recovered", f"a heading {what}", number)
                 damage.append(note)
                 columns = None
@@ -247,7 +261,25 @@ def _phase(line: Line, notes: list[Note]) -> Phase | None:
         text = "elbencho prints whole MiB: bytes are rounded down"
         notes.append(Note("rounded-bytes", text, line.number, name))
     operations = sum(count.operations(name, seconds) for count in counts)
+    notes += _less(line, name, counts)
     return totals(name, seconds, bytes_, operations, facts=_facts(line, counts, kinds))
+
+
+def _less(line: Line, name: str, counts: Sequence[Count]) -> Iterator[Note]:
+    """Fewer files, or bytes of sequential work, than the settings ask for without a time limit."""
+    command = line.cells["command"]
+    if name not in ON_FILES or any(word in command for word in LIMITS):
+        return
+    if line.cells["path type"] == "dir":
+        columns = ("hosts", "threads", "dirs", "files")
+        asked, done = prod(line.whole(each) or 1 for each in columns), counts[0].entries
+        unit = "files"
+    else:
+        asked = line.whole("file size") * line.whole("paths") // MIB
+        done, unit = line.whole("MiB [last]"), "MiB"
+    if line.cells.get("random") != "1" and done < asked and line.whole("file size"):
+        text = f"{asked} {unit} were asked for, and {done} done"
+        yield Note("less", text, line.number, name)
 
 
 def _facts(line: Line, counts: Sequence[Count], kinds: Sequence[str]) -> dict[str, Json]:

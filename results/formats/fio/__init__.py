@@ -41,7 +41,7 @@ from fsmatrix.results.record import Phase
 from fsmatrix.results.units import format_size
 
 MOST_NOTES = 20
-OLDEST = (3, 0)
+OLDEST = "3.0"
 ADVICE = "run fio with --output-format=json+"
 _SAID = re.compile(r"^(?:fio|note|warning): ?[^\n]+", re.M | re.I)
 # lines of the formats normal and terse

@@ -37,10 +37,11 @@ from fsmatrix.results.record import Phase
 
 SUMMARY, RESULT, CONFIG = "result_summary.txt", "result.txt", "config.ini"
 MOST_NOTES = 60
+ROUNDED = 5e-4  # relative: four digits, as people write values down by hand
 SAME = 2e-3  # relative: IOR prints times with six decimals and fast ones are short
 MDTEST_PHASES = {"write": "create", "stat": "stat", "read": "read", "delete": "remove"}
 CUT = "the output is cut"  # IO500 closes IOR's output before its end: that is usual there
-UNREAD = (3, 2)  # older versions of IOR whose text is not always understood (3.2 and newer are)
+UNREAD = "3.2"  # older versions of IOR whose text is not always understood (3.2 and newer are)
 HARMLESS = (CUT, mdtest.NO_RESULT)  # the summary has the rate of what mdtest's text does not tell
 
 
@@ -114,7 +115,8 @@ class _Run:
 
     def _phase(self, entry: Entry) -> Phase | None:
         other = self.result.entries.get(entry.name, entry)
-        if abs(other.score - entry.score) > 3 * max(entry.half_digit, other.half_digit):
+        digits = 3 * max(entry.half_digit, other.half_digit)
+        if abs(other.score - entry.score) > max(digits, ROUNDED * entry.score):
             text = f"{SUMMARY} says {entry.score} {entry.unit}, {RESULT} says {other.score}"
             self._contradiction(entry, text)
             return None
@@ -228,6 +230,8 @@ class _Run:
         if scores.invalid:
             notes.insert(0, Note("invalid-run", "IO500 calls its score invalid"))
         for difference in differences(self.entries, scores):
+            if abs(difference.printed - difference.recomputed) <= ROUNDED * difference.printed:
+                continue
             text = (
                 f"the printed score ({difference.part}) is {difference.printed}, "
                 f"its phases give {difference.recomputed:.6f}"

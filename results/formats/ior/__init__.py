@@ -8,16 +8,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError
+from fsmatrix.results.formats.base import (
+    Format,
+    Note,
+    Parsed,
+    ParseError,
+    aged,
+    overlapping,
+    unindented,
+)
 from fsmatrix.results.formats.ior.as_csv import HEADER, RankTimes, parse_ranks, read_csv
 from fsmatrix.results.formats.ior.as_json import read_json
 from fsmatrix.results.formats.ior.as_text import BANNER, read_text
 from fsmatrix.results.formats.ior.failure import failure_of
 from fsmatrix.results.formats.ior.model import Output
-from fsmatrix.results.formats.ior.result import named_if_old, result
+from fsmatrix.results.formats.ior.result import result
 
 __all__ = ["FORMATS", "RankTimes", "failure_of", "parse", "parse_ranks"]
 
+OLDEST = "3.2"  # version
 # keys that only IOR's JSON has
 JSON_KEYS = ('"bwMiB": ', '"wrRdTime": ', '"deadlineForStonewall": ')
 TABLE = "access    bw(MiB/s)"
@@ -44,6 +53,7 @@ def parse(text: str, source: str) -> list[Parsed]:
 
     Raises ParseError when it is no output of IOR, or holds no test and does not say why.
     """
+    text = unindented(text)
     if is_json(text):
         outputs = [read_json(text, source)]
         kind = "JSON"
@@ -56,31 +66,28 @@ def parse(text: str, source: str) -> list[Parsed]:
     else:
         reason = failure_of(text)
         raise ParseError(source, 0, reason or "not an output of IOR")
-    inline = kind == "text" or "WARNING: Using actual aggregate bytes moved" in text
-    runs = [_run(output, index, inline, source) for output in outputs for index in _tests(output)]
-    if not runs:
+    inline = "WARNING: Using actual aggregate bytes moved" in text
+    starts = [
+        [aged(result(output, test, inline, source), OLDEST) for test in output.tests]
+        for output in outputs
+        if output.tests
+    ]
+    if not starts:
         return [_ended_before_its_first_test(outputs[0], text, source, kind)]
     if kind == "JSON" and not text.lstrip().startswith(("{", "IOR-")):
-        runs[0] = _beheaded(runs[0])
-    return runs
+        starts[0][0] = _beheaded(starts[0][0])
+    return overlapping(starts)
 
 
 def _ended_before_its_first_test(output: Output, text: str, source: str, kind: str) -> Parsed:
     """A run that failed, if the output says why; ParseError if it does not."""
     reason = failure_of(text)
-    if not reason or not output.version:
-        reason = reason or _empty(text, kind)
-        raise ParseError(source, 0, named_if_old(reason, output.version))
     argv = tuple(output.head.get("Command line", "").split())
-    return Parsed(engine="ior", version=output.version, argv=argv, failure=f"no test: {reason}")
-
-
-def _tests(output: Output) -> range:
-    return range(len(output.tests))
-
-
-def _run(output: Output, index: int, inline: bool, source: str) -> Parsed:
-    return result(output, output.tests[index], inline, source)
+    failure = f"no test: {reason}" if reason else _empty(text, kind)
+    run = aged(Parsed(engine="ior", version=output.version, argv=argv, failure=failure), OLDEST)
+    if not reason or not output.version:
+        raise ParseError(source, 0, run.failure)
+    return run
 
 
 def _empty(text: str, kind: str) -> str:

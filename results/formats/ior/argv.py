@@ -28,6 +28,7 @@ DIRECTIVES = {
     "useo_direct": "direct",
     "fsync": "fsync",
     "fsyncperwrite": "fsync_per_write",
+    "maxtimeduration": "limited",
 }
 
 

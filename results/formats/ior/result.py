@@ -7,13 +7,19 @@ from collections.abc import Sequence
 
 from fsmatrix.results import iterations
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.formats.base import Note, Parsed, ParseError, is_older, totals
+from fsmatrix.results.formats.base import Note, Parsed, ParseError, totals
 from fsmatrix.results.formats.ior.failure import failure_of
 from fsmatrix.results.formats.ior.model import KIB, MIB, Output, Row, Settings, Test, count_of
-from fsmatrix.results.formats.ior.rows import LARGEST, Iteration, counted, merge, transfer_size
+from fsmatrix.results.formats.ior.rows import (
+    LARGEST,
+    Iteration,
+    counted,
+    expected,
+    merge,
+    transfer_size,
+)
 from fsmatrix.results.record import Phase
 
-OLDEST = (3, 2)
 LONGEST = 1e9  # seconds; more is no measurement
 PHASES = ("write", "read")
 UNCACHED = ("DFS", "RADOS")  # libraries that keep no data on the client
@@ -31,7 +37,7 @@ LATENCY = (
 
 
 def result(output: Output, test: Test, inline: bool, source: str) -> Parsed:
-    """One run.  `inline`: IOR's messages stand in this text too."""
+    """One run.  `inline`: messages on the bytes that were moved stand in this text too."""
     argv = tuple(output.head.get("Command line", "").split())
     merge(test, argv)
     settings = test.settings
@@ -43,7 +49,7 @@ def result(output: Output, test: Test, inline: bool, source: str) -> Parsed:
             phase, phase_notes = _phase(name, rows, test, inline, source)
             phases.append(phase)
             notes += phase_notes
-    failure = named_if_old(_failure(output, test, problems), output.version)
+    failure = _failure(output, test, problems)
     notes += _remarks(output, test)
     facts: dict[str, Json] = {
         "machine": output.head.get("Machine"),
@@ -73,12 +79,6 @@ def result(output: Output, test: Test, inline: bool, source: str) -> Parsed:
     )
 
 
-def named_if_old(failure: str, version: str) -> str:
-    """A failure with the version before it, where that is older than what is read."""
-    too_old = failure and is_older(version, OLDEST)
-    return f"IOR {version}: needs IOR 3.2 or newer; {failure}" if too_old else failure
-
-
 # -- one phase -------------------------------------------------------------------------------
 def _phase(
     name: str, rows: Sequence[Row], test: Test, inline: bool, source: str
@@ -93,6 +93,10 @@ def _phase(
             text = f"{name}, iteration {index}: the bytes that were moved are not known"
             notes.append(Note("recovered", text, row.line, name))
             continue
+        asked = 0 if test.settings.get("stonewall") else expected(test) or 0
+        if row.moved is not None and row.moved < asked:
+            text = f"{asked} bytes were asked for, and {row.moved} moved"
+            notes.append(Note("less", text, row.line, name))
         if timed_row.contradiction:
             test.damaged += 1
             notes.append(Note("contradiction", timed_row.contradiction, row.line, name))
@@ -102,7 +106,7 @@ def _phase(
                 f"iteration {index}: its bytes are rate x time, rounded to transfers (IOR tells "
                 "them in a message that is not here)"
             )
-            notes.append(Note("recovered", text, row.line, name))
+            notes.append(Note("derived-amount", text, row.line, name))
         kept.append(timed_row)
     if not kept and not test.errors:
         notes.append(Note("recovered", f"no iteration of {name} can be used", 0, name))
@@ -229,6 +233,9 @@ def _remarks(output: Output, test: Test) -> list[Note]:
         if settings.get("limited") and isinstance(wanted, int) and 0 < have < wanted:
             text = f"-T ended it after {have} of {wanted} iterations"
             notes.append(Note("limited", text, 0, name))
+    if output.banners > 1 and settings.get("tasks") == 1:
+        text = f"{output.banners} IORs of one task each began at the same time on one file"
+        notes.append(Note("simultaneous", text))
     if any("latency" in row.numbers for row in test.rows):
         notes.append(Note("minimum-latency", LATENCY.format(what=latency_is(output.version))))
     return notes

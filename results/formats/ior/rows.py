@@ -97,17 +97,17 @@ def _whole_bytes(column: Number) -> int | None:
     return round(column.value * KIB) if column.half * KIB < 0.5 else None
 
 
-def _expected(test: Test) -> int | None:
+def expected(test: Test) -> int | None:
     """Bytes of one access of one iteration when nothing cuts it short."""
     settings = test.settings
     counts = [count_of(settings, name) or 0 for name in ("block_size", "segments", "tasks")]
     if not all(counts):
         return None
-    expected = math.prod(counts)
+    bytes_ = math.prod(counts)
     printed = settings.get("aggregate_printed")
-    if expected > LARGEST or (isinstance(printed, Number) and not printed.holds(expected)):
+    if bytes_ > LARGEST or (isinstance(printed, Number) and not printed.holds(bytes_)):
         return None
-    return expected
+    return bytes_
 
 
 # -- one iteration ---------------------------------------------------------------------------
@@ -136,18 +136,21 @@ def iteration(row: Row, bytes_: int, exact: bool = True) -> Iteration:
 
 
 def counted(row: Row, test: Test, inline: bool) -> Iteration | None:
-    """A row with its bytes; None if nobody knows them."""
-    expected = _expected(test)
+    """A row with its bytes; None if nobody knows them.
+
+    A stonewalled row without its message has them by rate and time, but not about so where other
+    rows have messages (`inline`): then it was lost, and else it stands in another text.
+    """
+    asked = expected(test)
     if row.moved is not None:
         return iteration(row, row.moved)
     stonewalled = bool(test.settings.get("stonewall"))
-    if expected is not None:
-        counts = iteration(row, expected)
+    if asked is not None:
+        counts = iteration(row, asked)
         if not stonewalled or not counts.contradiction:
             return counts
-        if inline:
-            return None  # IOR would have said how much was moved
-    return _derived(row, test, stonewalled or expected is not None)
+    amount = _derived(row, test, stonewalled or asked is not None)
+    return None if inline and amount is not None and not amount.exact else amount
 
 
 def transfer_size(row: Row, settings: Settings) -> int:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from fsmatrix.results import iterations
-from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, is_older, totals
+from fsmatrix.results.evidence.values import Json, Scalar
+from fsmatrix.results.formats.base import (
+    Format,
+    Note,
+    Parsed,
+    ParseError,
+    aged,
+    overlapping,
+    totals,
+    unindented,
+)
 from fsmatrix.results.formats.mdtest.argv import Tree
 from fsmatrix.results.formats.mdtest.phases import Phases
 from fsmatrix.results.formats.mdtest.ranks import Ranks, read_ranks
 from fsmatrix.results.formats.mdtest.text import LAUNCHED, Problem, Run, Test, runs_of
 from fsmatrix.results.record import Phase
 
-OLDEST = (3, 2)
-FIRST = (1, 9)  # what 3.2 calls itself: 1.9.3, as the last before it did
-OLD_SUMMARY = "SUMMARY: (of "
+OLDEST = "1.9"  # version: so the mdtest of IOR 3.2 calls itself
 MOST_NOTES = 20
 LONGEST = 400  # characters of the line that gives the version
 EMPTY_READ = "Read bytes is 0"
@@ -82,18 +89,17 @@ def parse_with_ranks(
     It is used where the text has one run of one iteration: it then gives windows with more
     digits and the operations and times of each rank.
     """
-    runs = list(runs_of(text, source))
+    runs = list(runs_of(unindented(text), source))
     if not runs:
         raise ParseError(source, 0, 'not an output of mdtest: no line "mdtest-... was launched"')
     single = len(runs) == 1 and len(runs[0].tests) == 1
-    results = [result for run in runs for result in _results(run, ranks if single else "", created)]
-    old = [run.version for run in runs if is_older(run.version, OLDEST)]
-    old = old if OLD_SUMMARY in text else [v for v in old if is_older(v, FIRST)]
-    if old and not any(result.phases for result in results):
-        raise ParseError(source, runs[0].line, f"mdtest {old[0]}: needs mdtest 3.2 or newer")
+    starts = [
+        [aged(result, OLDEST) for result in _results(run, ranks if single else "", created)]
+        for run in runs
+    ]
     if all(run.command_error for run in runs):
         raise ParseError(source, runs[0].command_line, _damaged(runs[0]))
-    return results
+    return overlapping(starts)
 
 
 def _damaged(run: Run) -> str:
@@ -101,6 +107,10 @@ def _damaged(run: Run) -> str:
 
 
 def _results(run: Run, ranks: str, created: int | None) -> Iterator[Parsed]:
+    facts: dict[str, Json] = {
+        "finished": run.finished,
+        "directory": (run.options or {}).get("directory"),
+    }
     whole = Parsed(
         engine="mdtest",
         version=run.version,
@@ -110,7 +120,7 @@ def _results(run: Run, ranks: str, created: int | None) -> Iterator[Parsed]:
         processes=run.tasks,
         started=run.started,
         notes=tuple(_notes(run)),
-        facts={"finished": run.finished} if run.finished else {},
+        facts={name: value for name, value in facts.items() if value},
     )
     if not run.tests:
         yield replace(whole, failure=_failure(run, None, ()))
@@ -151,7 +161,7 @@ def _phases(
         except (ValueError, csv.Error) as error:
             notes.append(Note("recovered", f"the file of all ranks is not used: {error}"))
     try:
-        Tree.of(run.options)
+        notes += _less(test, run.options, Tree.of(run.options))
     except ValueError as error:
         return (), (Note("left-out", str(error), run.command_line),)
     builder = Phases(run, test, ranks, notes, before)
@@ -160,6 +170,15 @@ def _phases(
     if read and not any(EMPTY_READ in problem.text for problem in run.problems.values()):
         notes.append(Note("empty-read", NO_BYTES, phase="read"))
     return phases, tuple(notes)
+
+
+def _less(test: Test, options: Mapping[str, Scalar], tree: Tree) -> Iterator[Note]:
+    """Fewer items than the command line asks for, but for those that a stonewall cut off."""
+    both = options.get("items") and options.get("items_per_directory")
+    asked = (int(options.get("items", 0)) or tree.items) * test.tasks
+    if not both and not options.get("stonewall") and test.kind != "file" and test.count < asked:
+        text = f"{asked} {test.kind} were asked for by {test.tasks} tasks, {test.count} worked on"
+        yield Note("less", text, test.line)
 
 
 def _recorded(run: Run) -> dict[str, Json]:

@@ -26,7 +26,8 @@ NAMES: dict[str, str] = {  # mdtest's name of a phase -> ours
 }
 NUMBER = r"(\d{1,18})"
 LAUNCHED = re.compile(
-    rf"\s*mdtest-(\S{{1,80}}) was launched with {NUMBER} total task\(s\) on {NUMBER} node\(s\)",
+    rf"\s*mdtest-(\S{{1,80}}) was launched with {NUMBER} total task\(s\) on {NUMBER} "
+    r"nodes?(?:\(s\))?",
     re.ASCII,
 )
 _EDGE = re.compile(r"\s*-- (started|finished) at (.{1,80}) --")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -24,6 +25,7 @@ from fsmatrix.backends.journal.proof import Named
 from fsmatrix.backends.local.local import LocalBackend
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.system import loopdev, mounts, packages, signature
+from fsmatrix.results.units import parse_size
 
 MIB = 1 << 20
 SIZES = {"xfs": 300 * MIB, "ext4": 128 * MIB, "ext2": 128 * MIB, "btrfs": 128 * MIB}
@@ -214,6 +216,32 @@ def test_mkfs_says_why(context: ProvisionContext) -> None:
     assert context.journal.pending("loop") == []
     local.finish(context)
     assert context.journal.pending() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "small", "said"),
+    [
+        ("xfs", (), 100 * MIB, r"size 100MiB: mkfs\.xfs needs 300MiB or more$"),
+        ("xfs", ("-l", "size=400m"), 300 * MIB, r"needs \d+MiB or more with these mkfs_options$"),
+        ("btrfs", (), 64 * MIB, r"mkfs\.btrfs needs \d+MiB or more$"),
+        ("btrfs", ("--mixed",), 64 * MIB, "^$"),
+        ("ext4", (), 32 << 10, r"mkfs\.ext4 needs 1MiB or more$"),
+        ("f2fs", (), 32 * MIB, r"mkfs\.f2fs needs \d+MiB or more$"),
+        ("nilfs2", (), 128 * MIB, r"mkfs\.nilfs2 needs 129MiB or more$"),
+    ],
+)
+def test_an_image_that_mkfs_refuses_is_refused_with_the_size_that_it_takes(
+    name: str, options: tuple[str, ...], small: int, said: str
+) -> None:
+    kind = cast(type[LocalBackend], registry.load(name))
+    if reason := packages.missing(kind.program):
+        pytest.skip(reason)
+    refusal = kind.size_refusal(small, options)
+    assert re.search(said, refusal), refusal
+    if least := re.search(r"needs (\w+) ", refusal):
+        assert kind.size_refusal(parse_size(least[1]), options) == ""
+    chosen = kind(kind.Options.model_validate({"size": small, "mkfs_options": options}))
+    assert chosen.unusable().startswith(refusal)
 
 
 def test_another_kernel_cannot_mount_it(context: ProvisionContext) -> None:

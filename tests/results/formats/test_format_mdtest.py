@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.results.formats import mdtest
-from fsmatrix.results.formats.base import Parsed, ParseError
+from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.formats.mdtest.argv import Tree, parse_arguments, parse_command
 from fsmatrix.results.formats.mdtest.derived import each_rate
 from fsmatrix.results.formats.mdtest.text import Row
@@ -229,13 +229,6 @@ def test_an_abort_is_the_reason() -> None:
 
 
 # -- traps in the command line -------------------------------------------------------------------
-def test_a_version_that_is_too_old_is_named() -> None:
-    text = TEXTS["4.0.0"].replace("mdtest-4.0.0", "mdtest-1.9.3")
-    assert mdtest.parse(text, "old")[0].phases  # what can be read is read
-    with pytest.raises(ParseError, match=r"mdtest 1\.9\.3: needs mdtest 3\.2 or newer"):
-        mdtest.parse(text.replace("SUMMARY rate", "SUMMARY"), "old")
-
-
 @pytest.mark.parametrize(("flag", "phase"), [("-X", "read"), ("--verify-write", "create")])
 def test_what_is_verified_takes_time_of_the_window(flag: str, phase: str) -> None:
     command = next(line for line in TEXTS["4.0.0"].split("\n") if "Command line used" in line)

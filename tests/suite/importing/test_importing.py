@@ -5,17 +5,20 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.data.summary import summarise
+from fsmatrix.analysis.questions.findings import findings
 from fsmatrix.results.files.campaign.campaignread import texts_of
 from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.formats.base import Parsed, totals
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.importing.files import find
-from fsmatrix.suite.importing.imported import run_ids
+from fsmatrix.suite.importing.imported import Source, case_id, records
 from fsmatrix.suite.importing.importing import Import
 from fsmatrix.suite.importing.labels import labeller
 from tests.suite.toy_import import FORMATS, do, results_in, tree
@@ -73,7 +76,7 @@ def test_adding_keeps_what_is_there(results: Path, tmp_path: Path) -> None:
     assert both["target"].values.tolist() == ["ceph-a"] * 3 + ["daos-b"] * 3
     assert both["storage_nodes"].values[:3].tolist() == [3, 3, 3]
     digest = hashlib.sha256(text.encode()).hexdigest()
-    assert set(run_ids(digest, 1)) <= set(both["run_id"].values.tolist())
+    assert f"{case_id(digest, 0)}-r0001-a1" in both["run_id"].values.tolist()
     for run_id in both["run_id"].values.tolist():
         assert next(iter(texts_of(out, run_id).values())).startswith("TOY")
 
@@ -240,3 +243,51 @@ def test_one_file_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.Monkey
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < count * size / 2
+
+
+# -- other people's storage ------------------------------------------------------------------
+PUBLIC = Path(__file__).parents[2] / "data" / "public"
+
+
+def outputs(folder: Path, *directories: str) -> Path:
+    """The same IOR run in several directories."""
+    text = (PUBLIC / "ior-stonewall-out.txt").read_text()
+    folder.mkdir()
+    for number, directory in enumerate(directories):
+        own = text.replace("/mnt/ior-easy", f"{directory}/ior-easy")
+        (folder / f"{number}.txt").write_text(own.replace("Began  ", f"Began {number}"))
+    return folder
+
+
+def test_outputs_of_different_storage_without_a_target_are_told(tmp_path: Path) -> None:
+    def mixed(name: str, *directories: str, sets: tuple[str, ...] = ()) -> str:
+        files = find([outputs(tmp_path / name, *directories)], frozenset())
+        return Import(tmp_path / f"{name}.h5", labeller(sets, None)).run(files).mixed
+
+    asked = "2 directories and no target: --map, or --set target="
+    assert mixed("two", "/mnt/a", "/mnt/b") == asked
+    assert mixed("named", "/mnt/a", "/mnt/b", sets=("target=x",)) == ""
+    assert mixed("same", "/mnt/a", "/mnt/a") == ""
+    assert mixed("one", "/mnt/a") == ""
+    later = find([outputs(tmp_path / "later", "/mnt/c")], frozenset())
+    added = Import(tmp_path / "one.h5", labeller((), None)).run(later)
+    assert (added.kept, added.mixed) == (1, asked)
+
+
+def test_runs_of_equal_cases_are_counted_apart(tmp_path: Path) -> None:
+    folder = outputs(tmp_path / "in", "/mnt/a", "/mnt/a", "/mnt/a")
+    (folder / "worlds.txt").write_text((PUBLIC / "ior-worlds-sequence.txt").read_text())
+    Import(tmp_path / "o.h5", labeller((), None)).run(find([folder], frozenset()))
+    dataset = open_campaign(tmp_path / "o.h5")
+    assert findings(dataset).runs == 7
+    assert dataset["repetition"].values.tolist() == [1, 1, 1, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert summarise(dataset).invalid_runs == 4
+
+
+def test_a_client_of_fio_on_several_nodes_without_times_says_so() -> None:
+    run = Parsed(engine="fio", nodes=2, phases=(totals("read", 1.0, 10, 1),))
+    source = Source("x", "0" * 64, "fio-json", "", "", {})
+    (record,) = records([run], source, {})
+    assert [f.audit for f in record.findings if "unaligned" in f.audit] == ["nodes-unaligned"]
+    (alone,) = records([replace(run, nodes=1)], source, {})
+    assert not [f for f in alone.findings if "unaligned" in f.audit]

@@ -320,7 +320,6 @@ def test_a_call_whose_end_is_lost(tmp_path: Path) -> None:
         "1 fsync(3 <unfinished ...>",
         '1 write(3, ""..., 1) = 1',
         '1 write(3, ""..., 1) = 1',
-        lenient=True,
     )
     assert got.said == ["create a", "fsync a = ?", "write a 0+1 = 1", "write a 1+1 = 1"]
     assert got.header.unseen == {"a line that is malformed": 1}

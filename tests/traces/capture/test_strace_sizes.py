@@ -106,7 +106,7 @@ def test_what_others_lie_in_is_a_directory(tmp_path: Path) -> None:
         ['1 access("a", F_OK) = 0', '1 open("a/b/c", O_RDONLY) = 3', '1 access("a/d", F_OK) = 0'],
     )
     with writing(out) as writer:
-        writer.finish(strace.read([path], writer, ["/r"]))
+        writer.finish(strace.read([path], writer, ["/r"], folder="/r"))
     with opened(out) as trace:
         assert list(trace.files.names()) == [b"a", b"a/b/c", b"a/d"]
         assert trace.files.directory.tolist() == [True, False, False]

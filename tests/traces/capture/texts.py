@@ -45,14 +45,15 @@ def text(path: Path, lines: Sequence[str]) -> Path:
     return path
 
 
-def read(folder: Path, *lines: str, root: str = "/r", **options: Any) -> Read:
+def read(place: Path, *lines: str, root: str = "/r", **options: Any) -> Read:
     """The trace of a text, below /r, which is the working directory too."""
-    return read_all(folder, [text(folder / "text", lines)], [root], **options)
+    return read_all(place, [text(place / "text", lines)], [root], **options)
 
 
-def read_all(folder: Path, paths: Sequence[Path], roots: Sequence[str], **options: Any) -> Read:
-    """The trace of several texts."""
-    made = folder / "t.h5"
+def read_all(place: Path, paths: Sequence[Path], roots: Sequence[str], **options: Any) -> Read:
+    """The trace of several texts; the working directory is the first root."""
+    options.setdefault("folder", roots[0] if roots else None)
+    made = place / "t.h5"
     with writing(made) as writer:
         writer.finish(strace.read(paths, writer, roots, **options))
     with opened(made) as trace:

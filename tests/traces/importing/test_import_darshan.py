@@ -15,6 +15,7 @@ from fsmatrix.backends.player.ops import Kind
 from fsmatrix.traces.importing import darshan
 from fsmatrix.traces.importing.darshan import MAGIC
 from fsmatrix.traces.model import NOT_CAPTURED, UNKNOWN, TraceError
+from tests.suite.running import fsmatrix
 from tests.traces.importing.imported import Trace, imported
 
 HEAD = b"3.41\0\0\0\0" + MAGIC.to_bytes(8, "little")
@@ -37,7 +38,7 @@ LOG: dict[str, Any] = {
 def double(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The double stands before any real package, here and in the process that reads logs."""
     monkeypatch.syspath_prepend(str(DOUBLES))
-    monkeypatch.setenv("PYTHONPATH", str(DOUBLES))
+    monkeypatch.setenv("PYTHONPATH", str(DOUBLES), prepend=os.pathsep)
     yield
 
 
@@ -88,6 +89,33 @@ def test_a_log_that_darshan_cut_says_so(tmp_path: Path) -> None:
     trace = of(tmp_path, log)
     assert trace.header.facts["partial"]
     assert any("room" in what for what in trace.header.unseen)
+
+
+def test_what_dxt_did_not_trace_is_said_by_the_counters(tmp_path: Path) -> None:
+    """As of darshan-hpc/darshan 864: 65,536 of 1,000,000 reads; here 3 of 10, some elsewhere."""
+    counters = {
+        "POSIX": [
+            [1, {"POSIX_READS": 8, "POSIX_WRITES": 0}],
+            [2, {"POSIX_READS": 2, "POSIX_WRITES": 2}],
+            [3, {"POSIX_READS": 99, "POSIX_WRITES": 0}],
+        ]
+    }
+    names = {"1": "/scratch/in", "2": "/scratch/out", "3": "/etc/hosts"}
+    log = {**LOG, "modules": {"POSIX": False, "DXT_POSIX": True}, "names": names}
+    trace = of(tmp_path, {**log, "counters": counters}, roots=[Path("/scratch")])
+    assert trace.header.unseen == {"reads that Darshan counted and DXT did not trace": 7}
+    facts = trace.header.facts
+    assert (facts["traced_reads"], facts["counted_reads"]) == (3, 10)
+    assert (facts["traced_writes"], facts["counted_writes"]) == (2, 2)
+    done = fsmatrix("trace", "info", tmp_path / "t.h5")
+    assert "Only 3 of 10 reads were traced." in done.stdout
+    done = fsmatrix(
+        "trace", "import", tmp_path / "in-0", "--root", "/scratch", "-o", tmp_path / "2.h5"
+    )
+    assert "Only 3 of 10 reads were traced." in done.stdout
+    whole = {"POSIX": [[1, {"POSIX_READS": 2}], [2, {"POSIX_READS": 1, "POSIX_WRITES": 2}]]}
+    trace = of(tmp_path, {**LOG, "counters": whole})
+    assert not trace.header.unseen
 
 
 def test_without_dxt_there_are_no_operations(tmp_path: Path) -> None:

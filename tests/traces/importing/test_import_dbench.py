@@ -104,6 +104,12 @@ def test_times_are_seconds(tmp_path: Path) -> None:
     assert [row.time for row in trace.rows] == [0, 250_000_000, 1_000_000_000]
 
 
+def test_times_that_repeat_are_none(tmp_path: Path) -> None:
+    trace = imported(tmp_path, "".join(f'{at // 4} Mkdir "\\{at}" {OK}\n' for at in range(12)))
+    assert not trace.header.timed
+    assert "that of the operation before" in str(trace.header.facts["no_times"])
+
+
 def test_several_loadfiles_are_clients_that_take_turns(tmp_path: Path) -> None:
     trace = imported(tmp_path, f'Mkdir "\\a" {OK}\nRmdir "\\a" {OK}\n', f'Mkdir "\\b" {OK}\n')
     assert trace.did("thread", "kind", "name") == [

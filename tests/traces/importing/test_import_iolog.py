@@ -61,6 +61,18 @@ def test_waits_of_version_2_are_milliseconds_after_the_start(tmp_path: Path) -> 
     assert not plain.header.timed
 
 
+def test_times_that_repeat_are_none(tmp_path: Path) -> None:
+    waits = "".join(f"/a wait {at // 5} 0\n/a read {at} 1\n" for at in range(20))
+    trace = imported(tmp_path, f"{V2}/a add\n/a open\n{waits}/a close\n")
+    assert not trace.header.timed
+    assert "that of the operation before" in str(trace.header.facts["no_times"])
+
+
+def test_a_second_log_in_a_log_is_said(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="line 4: another log begins here: cut it off"):
+        imported(tmp_path, V2 + "/a add\n/a open\n" + V2 + "/a add\n")
+
+
 def test_a_wait_ends_before_2_to_the_63_ns(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"in-0: line 4: the time .* not below 2\^63 ns"):
         imported(tmp_path, f"{V2}/a add\n/a open\n/a wait {1 << 50} 0\n/a close\n")

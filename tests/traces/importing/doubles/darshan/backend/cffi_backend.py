@@ -2,7 +2,8 @@
 
 JSON: `modules` (name -> whether it is partial), `names` (id -> path), `records` ([id, rank,
 reads, writes], each a list of [offset, length, start, end]); `die`: end as C code does that fails;
-`hang`: never end; `greed`: ask for so many bytes; `damaged`: complain after the last record.
+`counters` (module -> [id, counters by name]); `hang`: never end; `greed`: ask for so many bytes;
+`damaged`: complain after the last record.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def log_open(filename: str) -> dict[str, Any]:
         signal.pause()
     if content and content.get("greed"):
         bytearray(content["greed"])
-    return {"handle": content, "next": 0}
+    return {"handle": content, "next": 0, "counted": 0}
 
 
 def log_get_modules(log: dict[str, Any]) -> dict[str, Any]:
@@ -50,3 +51,12 @@ def log_get_dxt_record(log: dict[str, Any], module: str) -> dict[str, Any] | Non
         "read_segments": [dict(zip(keys, each, strict=True)) for each in reads],
         "write_segments": [dict(zip(keys, each, strict=True)) for each in writes],
     }
+
+
+def log_get_record(log: dict[str, Any], module: str, dtype: str) -> dict[str, Any] | None:
+    records = log["handle"].get("counters", {}).get(module, [])
+    if log["counted"] >= len(records):
+        return None
+    number, counters = records[log["counted"]]
+    log["counted"] += 1
+    return {"id": number, "rank": -1, "counters": counters}

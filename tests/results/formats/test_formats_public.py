@@ -1,0 +1,195 @@
+"""Outputs as people publish them: indented, without their heads, of old versions, overlapping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fsmatrix.results.formats import dbench, elbencho, io500, ior, mdtest
+from fsmatrix.results.formats.base import Parsed, ParseError, unindented
+from fsmatrix.results.formats.registry import recognise
+from fsmatrix.results.metrics import iops, window
+from tests.results.ior_outputs import DATA as IOR
+
+DATA = Path(__file__).parents[2] / "data" / "public"
+GIB = 1 << 30
+
+
+def text_of(name: str) -> str:
+    return (DATA / f"{name}.txt").read_text()
+
+
+def keys(run: Parsed) -> list[str]:
+    return [note.key for note in run.notes]
+
+
+# -- what stands before every line --------------------------------------------------------------
+@pytest.mark.parametrize("prefix", ["   ", "\t", "> ", "    | ", "0: ", "[1,0]<stdout>:"])
+@pytest.mark.parametrize("name", ["mdtest", "ior", "dbench", "elbencho"])
+def test_what_stands_before_every_line_is_left_out(name: str, prefix: str) -> None:
+    folder = DATA.parent
+    plain, parse = {
+        "mdtest": (text_of("mdtest-plain"), mdtest.parse),
+        "ior": ((IOR / "ior-4.0.0-fpp.txt").read_text(), ior.parse),
+        "dbench": ((folder / "dbench" / "two-clients.txt").read_text(), dbench.parse),
+        "elbencho": ((folder / "elbencho" / "file.csv").read_text(), elbencho.parse),
+    }[name]
+    text = "A page says:\n\n" + "".join(prefix + line for line in plain.splitlines(keepends=True))
+    before = "A page says:\n\n" + plain
+    assert unindented(text) == before
+    found, expected = recognise(text), recognise(before)
+    assert found is not None
+    assert found is expected
+    assert repr(parse(text, "x")) == repr(parse(before, "x"))
+
+
+def test_indented_text_of_mdtest() -> None:
+    (indented,), (plain,) = (mdtest.parse(text_of(f"mdtest-{n}"), n) for n in ("indented", "plain"))
+    assert repr(indented) == repr(plain)
+    rates = {phase.name: iops(phase) for phase in indented.phases}
+    assert rates["create"] == pytest.approx(8053.735)
+    assert rates["stat"] == pytest.approx(285288.229)
+    assert indented.failure == ""
+
+
+# -- heads that are missing, old versions -------------------------------------------------------
+def test_dbench_without_its_head() -> None:
+    text = text_of("dbench-without-head")
+    format = recognise(text)
+    assert format is not None
+    assert format.name == "dbench"
+    (run,) = format.parse(text, "x")
+    assert "its beginning is missing (dbench's first lines" in run.failure
+    assert run.processes == 32
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "said"),
+    [
+        (
+            dbench.parse,
+            "dbench version 3.04 - Copyright Andrew Tridgell 1999-2004\n\n"
+            "Running for 600 seconds with load 'client.txt' and minimum warmup 120 secs\n"
+            "Throughput 247.011 MB/sec 4 procs\n",
+            "dbench 3.04 is too old: outputs of 4.0 and newer",
+        ),
+        (
+            ior.parse,
+            "IOR-2.10.3: MPI Coordinated Test of Parallel I/O\n\nRun began: Tue Nov 12 2013\n"
+            "access    bw(MiB/s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s) iter\n"
+            "write     800.00     4096       256.00     0.001      0.01       0.001    0\n",
+            "ior 2.10.3 is too old: outputs of 3.2 and newer",
+        ),
+        (
+            mdtest.parse,
+            "-- started at 01/02/2013 10:00:00 --\n\n"
+            "mdtest-1.8.4 was launched with 4 total task(s) on 1 nodes\n"
+            "Command line used: mdtest -n 10\nPath: /tmp\n4 tasks, 40 files/directories\n",
+            "mdtest 1.8.4 is too old: outputs of 1.9 and newer",
+        ),
+    ],
+)
+def test_a_version_that_is_too_old_is_named(parse: object, text: str, said: str) -> None:
+    assert callable(parse)
+    (run,) = parse(text, "x")
+    assert said in run.failure
+
+
+def test_older_outputs_that_say_no_version() -> None:
+    text = "Throughput 123.4 MB/sec (NB=154.3 MB/sec  1234 MBit/sec)  10 procs\n"
+    assert recognise(text) is not None
+    with pytest.raises(ParseError, match=r"dbench before 4.0 is too old"):
+        dbench.parse(text, "x")
+    heading = elbencho.FIRST_COLUMNS + "dirs,files,operation\n2020-01-01T10:00:00+0100,a,b\n"
+    with pytest.raises(ParseError, match=r"without .*, as before elbencho 2.0"):
+        elbencho.parse(heading, "x")
+
+
+# -- asked for and done -------------------------------------------------------------------------
+def test_mdtest_that_made_no_file() -> None:
+    (run,) = mdtest.parse(text_of("mdtest-zero-files"), "x")
+    (note,) = run.notes
+    assert note.key == "less"
+    assert note.message == "40 files were asked for by 4 tasks, 0 worked on"
+    assert [phase.name for phase in run.phases] == ["mkdir-tree", "rmdir-tree"]
+
+
+def test_ior_that_moved_less_than_asked() -> None:
+    text = (IOR / "ior-4.0.0-fpp.txt").read_text()
+    (whole,) = ior.parse(text, "x")
+    assert "less" not in keys(whole)
+    lines = text.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("write "))
+    lines.insert(at, f"WARNING: Using actual aggregate bytes moved = {31 << 20}.")
+    (run,) = ior.parse("\n".join(lines), "x")
+    assert "less" in keys(run)
+
+
+def test_elbencho_that_did_fewer_files() -> None:
+    text = (DATA.parent / "elbencho" / "dirs.csv").read_text()
+    assert all("less" not in keys(run) for run in elbencho.parse(text, "x"))
+    heading, *lines = text.splitlines()
+    column = heading.split(",").index("files")
+    more = [line.split(",") for line in lines]
+    for cells in more:
+        cells[column] = str(int(cells[column] or 0) * 2)
+    text = "\n".join([heading, *map(",".join, more), ""])
+    assert any("less" in keys(run) for run in elbencho.parse(text, "x"))
+
+
+# -- IOR ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["out", "summary", "with-line"])
+def test_bytes_of_stonewalled_text_follow_from_rate_and_time(name: str) -> None:
+    """hpc/ior 495; `-O summaryFile` sends the messages elsewhere."""
+    (run,) = ior.parse(text_of(f"ior-stonewall-{name}"), name)
+    assert run.failure == ""
+    (phase,) = run.phases
+    assert int(phase.bytes.sum()) == 76 * GIB
+    assert window(phase) == pytest.approx(60.32, abs=0.005)
+    assert "recovered" not in keys(run)
+
+
+def test_worlds_of_one_task_are_no_repetitions() -> None:
+    """open-mpi/ompi 13523."""
+    runs = ior.parse(text_of("ior-worlds-sequence"), "x")
+    assert len(runs) == 4
+    for run in runs:
+        (note,) = (note for note in run.notes if note.key == "simultaneous")
+        assert note.message.startswith("4 starts in this output were at work at the same time")
+    (mixed,) = ior.parse(text_of("ior-worlds-interleaved"), "x")
+    assert "simultaneous" in keys(mixed)
+    (alone,) = ior.parse((IOR / "ior-4.0.0-fpp.txt").read_text(), "x")
+    assert "simultaneous" not in keys(alone)
+
+
+def test_starts_one_after_the_other_are_repetitions() -> None:
+    text = text_of("ior-worlds-sequence")
+    one = text[: text.index("IOR-4.0.0", 10)]
+    later = one.replace("10:00:03", "10:00:05").replace("10:00:01", "10:00:03")
+    assert all("simultaneous" not in keys(run) for run in ior.parse(one + later, "x"))
+
+
+def test_ior_that_its_own_time_limit_ended_did_not_fail() -> None:
+    """-T, also as a directive, ends the test after the iteration in which the time is over."""
+    text = (IOR / "ior-4.0.0-fpp.txt").read_text()
+    command = next(line for line in text.splitlines() if line.startswith("Command line"))
+    more = text.replace("repetitions         : ", "repetitions         : 9")
+    (run,) = ior.parse(more, "x")
+    assert "iterations" in run.failure
+    for limit in ("-T 1", "-O maxTimeDuration=1"):
+        (run,) = ior.parse(more.replace(command, f"{command} {limit}"), "x")
+        assert run.failure == ""
+
+
+# -- IO500 --------------------------------------------------------------------------------------
+def test_a_value_that_a_person_rounded_contradicts_nothing() -> None:
+    folder = DATA.parent / "io500"
+    files = {path.name: path.read_text() for path in folder.iterdir()}
+    summary = files["result_summary.txt"]
+    for value, contradicts in (("45.9", False), ("45.8977", False), ("45.2", True)):
+        assert "45.897938" in summary
+        files["result_summary.txt"] = summary.replace("45.897938", value)
+        run = io500.parse_directory(files, "x")
+        wrong = [note for note in run.notes if note.key == "contradiction"]
+        assert bool(wrong) == contradicts, value
