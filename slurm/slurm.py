@@ -250,6 +250,7 @@ def _ask(argv: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | 
             timeout=SECONDS,
             check=False,
             stdin=subprocess.DEVNULL,
+            start_new_session=True,  # a Ctrl-C is not for it
         )
     except FileNotFoundError as error:
         raise SchedulerError(

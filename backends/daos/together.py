@@ -89,7 +89,13 @@ def _loaded(what: str, names: list[str], environment: Mapping[str, str]) -> tupl
     argv = [sys.executable, "-P", "-c", _SCRIPT, what, *names]
     try:
         done = subprocess.run(
-            argv, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+            argv,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+            start_new_session=True,  # a Ctrl-C is not for it
         )
         stage, error, library = json.loads(done.stdout.splitlines()[-1])
     except (subprocess.TimeoutExpired, ValueError, IndexError) as problem:

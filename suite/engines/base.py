@@ -88,5 +88,6 @@ def _answer(kind: EngineKind, path: str, question: Sequence[str]) -> str:
             timeout=PROBE_SECONDS,
             env=clean_environment({"LC_ALL": "C", "TMPDIR": folder, **kind.environment}),
             check=False,
+            start_new_session=True,  # a Ctrl-C is not for it
         )
     return done.stdout + done.stderr

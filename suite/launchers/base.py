@@ -160,6 +160,7 @@ def answer(program: str, question: str) -> str:
             timeout=PROBE_SECONDS,
             check=False,
             stdin=subprocess.DEVNULL,
+            start_new_session=True,  # a Ctrl-C is not for it
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
