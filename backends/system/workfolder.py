@@ -15,15 +15,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fsmatrix.backends.system.files.descent import FOLDER
+from fsmatrix.backends.system.removal import remove_tree
+
 PREFIX = "fsmatrix-work-"
 _NAME = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MODES = (0o700, 0o711)  # 0711: a database's user passes through
 TRIES = 10
 
 
 @contextmanager
 def work_folder() -> Iterator[Path]:
-    """An empty folder of our own, gone with all files in it at the end.  OSError if none can be."""
+    """An empty folder of our own, gone with all in it at the end.  OSError if none can be."""
     path, handle = _locked()
     try:
         yield path
@@ -39,11 +42,10 @@ def sweep() -> list[Path]:
         if not _NAME.fullmatch(path.name):
             continue
         with contextlib.suppress(OSError):  # it just went, is in use, or another user's
-            handle = os.open(path, _FLAGS)
+            handle = os.open(path, FOLDER)
             try:
                 facts = os.fstat(handle)
-                ours = facts.st_uid == os.geteuid() and stat.S_IMODE(facts.st_mode) == 0o700
-                if ours:
+                if facts.st_uid == os.geteuid() and stat.S_IMODE(facts.st_mode) in _MODES:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     _remove(path)
                     gone.append(path)
@@ -57,7 +59,7 @@ def _locked() -> tuple[Path, int]:
     for _ in range(TRIES):
         path = Path(tempfile.mkdtemp(prefix=PREFIX))
         with contextlib.suppress(FileNotFoundError):
-            handle = os.open(path, _FLAGS)
+            handle = os.open(path, FOLDER)
             with contextlib.suppress(OSError):  # a file system without locks: never swept either
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
             if os.fstat(handle).st_nlink and path.exists():
@@ -67,9 +69,6 @@ def _locked() -> tuple[Path, int]:
 
 
 def _remove(path: Path) -> None:
-    """The folder, with the files in it; what cannot be removed stays."""
+    """The folder, with all in it; what cannot be removed stays."""
     with contextlib.suppress(OSError):
-        for entry in path.iterdir():
-            if not entry.is_dir() or entry.is_symlink():
-                entry.unlink(missing_ok=True)
-        path.rmdir()
+        remove_tree(path)
