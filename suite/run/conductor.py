@@ -31,6 +31,7 @@ from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.run import provenance
 from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.events import Event, Facts, Listener
+from fsmatrix.suite.run.outputs import reason_of
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.run.spec import RunSpec, Settings
@@ -46,6 +47,9 @@ BARREN_SESSIONS = 3  # sessions in a row that give no run: the plot is given up
 
 class LimitReached(Exception):
     """The campaign may not write any more."""
+
+
+ENDS = (LimitReached, StoreError, Interrupted)  # of a campaign; all else is a failure of runs
 
 
 @dataclass(frozen=True)
@@ -145,15 +149,19 @@ class Conductor:
         try:
             attachment = self._on_testbed(attachment, context)
             access = attachment.backend.provision(attachment.level, context)
-        except (BackendError, OSError) as error:
-            self._give_up(todo, f"{attachment.target} could not be provided: {error}")
+        except ENDS:
+            raise
+        except Exception as error:  # noqa: BLE001 - only these runs are lost by it
+            self._give_up(todo, f"{attachment.target} could not be provided: {reason_of(error)}")
             self._take_down(attachment, context)
             return
         try:
             self._check_allowed(access)
             self._sessions(attachment, access, todo)
-        except BackendError as error:
-            self._give_up(todo, str(error))
+        except ENDS:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            self._give_up(todo, reason_of(error))
         finally:
             self._quietly("release", lambda: attachment.backend.release(access, context))
             self._take_down(attachment, context)
@@ -179,7 +187,7 @@ class Conductor:
 
     def _context(self, attachment: Attachment) -> ProvisionContext:
         state = self.store.directory / "state" / attachment.target
-        state.mkdir(parents=True, exist_ok=True)
+        state.mkdir(exist_ok=True)
         options, draw = attachment.room_options, attachment.draw
         tag = secrets.token_hex(8)  # drawn for each attachment: no other store can have it
         return ProvisionContext(attachment.target, state, self._journal(), tag, options, draw)
@@ -242,6 +250,7 @@ class Conductor:
     def _next(self, runner: Runner, todo: list[RunSpec]) -> None:
         """One run; SessionError if its session is gone (the run is recorded all the same)."""
         spec = todo[0]
+        self.store.require()
         if reason := self.lost():
             raise StoreError(self.store.directory, reason)
         facts = Facts(run=spec.name, coordinates=spec.coordinates)
@@ -265,6 +274,9 @@ class Conductor:
 
     def _give_up(self, todo: list[RunSpec], reason: str) -> None:
         """Record every run of a plot as failed for the same reason, which is said once."""
+        if not todo:
+            self.tell(Event("warning", reason))
+            return
         target = todo[0].case.target
         text = f"{len(todo)} runs of {target}: {reason}"
         again = (target, reason) in self._given_up
@@ -281,5 +293,7 @@ class Conductor:
         """Clean-up goes on whatever fails; what failed is told, and stays in the journal."""
         try:
             action()
-        except (BackendError, SessionError, OSError) as error:
-            self.tell(Event("warning", f"{what} failed: {error}"))
+        except ENDS:
+            raise
+        except Exception as error:  # noqa: BLE001 - it may be of another package
+            self.tell(Event("warning", f"{what} failed: {reason_of(error)}"))
