@@ -19,13 +19,13 @@ from fsmatrix.backends.base import CacheMethod, Evidence
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import libc
 from fsmatrix.backends.system.files import residency
+from fsmatrix.backends.system.files.descent import FOLDER, visit
 from fsmatrix.results.evidence.values import Json
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 MANY_FILES = 256  # from here one syncfs is cheaper than an fsync for each
 RESIDUE = 0.01  # share of the bytes that may stay resident in a cold file set
 WARM_SHARE = 0.99  # share that must be resident in a warm one
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _READ = 1 << 20  # bytes per read of a warm-up
 
@@ -59,7 +59,7 @@ class _Files:
     def visit(self, action: Callable[[int], None]) -> None:
         """Call `action` with a read-only descriptor of each file, one after the other."""
         self.links = 0
-        top = os.open(self.root, _FOLDER)
+        top = os.open(self.root, FOLDER)
         try:
             for name in self.names:
                 self._visit(top, name, action)
@@ -86,16 +86,23 @@ class _Files:
             os.close(descriptor)
 
     def _walk(self, top: int, action: Callable[[int], None]) -> None:
-        for _, _, names, folder in os.fwalk(".", follow_symlinks=False, dir_fd=top):
-            for name in names:
-                if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        def enter(folder: int) -> list[str]:
+            below = []
+            for name in os.listdir(folder):
+                mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+                if stat.S_ISDIR(mode):
+                    below.append(name)
+                elif stat.S_ISREG(mode):
+                    descriptor = os.open(name, _FILE, dir_fd=folder)
+                    try:
+                        action(descriptor)
+                    finally:
+                        os.close(descriptor)
+                else:
                     self.links += 1
-                    continue
-                descriptor = os.open(name, _FILE, dir_fd=folder)
-                try:
-                    action(descriptor)
-                finally:
-                    os.close(descriptor)
+            return below
+
+        visit(top, enter)
 
 
 def _replace(folder: int, part: str) -> int:

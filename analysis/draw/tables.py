@@ -6,6 +6,7 @@ CSV holds every digit and sizes in bytes; the others hold what a reader sees in 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
     from fsmatrix.analysis.result import Result
 
+_FORMULA = ("=", "+", "-", "@")  # what follows is one, to spreadsheets
+_NUMBER = re.compile(r"[+-]?[\d.,\u202f]+([eE][+-]?\d+)?([ \u202f]?[%\w/µ]+)?")
+_MARKUP = re.compile(r"[\\|]|<(?=[A-Za-z/!?])")  # what is not shown as it stands in Markdown
 # what LaTeX's own fonts and input encoding lack
 LATEX = {
     "\u202f": r"\,", units.MISSING: "--", "µ": r"\textmu{}", "†": r"\textdagger{}",
@@ -56,10 +60,17 @@ def _shown(name: str, value: Any) -> str:
 
 
 def csv(result: Result) -> str:
-    """Every digit; sizes in bytes, which their heading says."""
+    """Every digit; sizes in bytes, which their heading says.  No text is a formula."""
+    import pandas as pd
+
     frame = result.table()
-    sizes = {name: f"{name}, B" for name in frame.columns if units.is_size(str(name))}
-    return str(frame.rename(columns=sizes).to_csv(index=False, lineterminator="\n"))
+    columns = {}
+    for number, name in enumerate(map(str, frame.columns)):
+        column = frame.iloc[:, number]
+        if column.dtype.kind == "O":
+            column = pd.Series([_inert(value, "'") for value in column], frame.index, object)
+        columns[_inert(f"{name}, B" if units.is_size(name) else name, "'")] = column
+    return str(pd.DataFrame(columns).to_csv(index=False, lineterminator="\n"))
 
 
 def markdown(result: Result) -> str:
@@ -67,10 +78,27 @@ def markdown(result: Result) -> str:
     frame = _filled(result.table())
     shown = text(frame)
     right = _numeric(frame)
-    lines = [list(shown.columns), ["---:" if r else "---" for r in right]]
-    lines += shown.to_numpy().tolist()
-    escaped = [[cell.replace("\\", "\\\\").replace("|", "\\|") for cell in line] for line in lines]
-    return "".join(f"| {' | '.join(line)} |\n" for line in escaped)
+    lines = [[_cell(cell) for cell in line] for line in shown.to_numpy().tolist()]
+    heading = [_cell(name) for name in shown.columns]
+    lines = [heading, ["---:" if each else "---" for each in right], *lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """A cell of Markdown that shows just this text."""
+    return str(_inert(_MARKUP.sub(r"\\\g<0>", text), "\\"))
+
+
+def _inert(value: Any, escape: str) -> Any:
+    """A text in one line that a spreadsheet takes for text: `escape` before what begins a formula.
+
+    A negative number, also with a unit, stays one.
+    """
+    if not isinstance(value, str):
+        return value
+    line = " ".join(printable(value).replace("\t", " ").split("\n"))
+    begins = line.lstrip()[:1] in _FORMULA and not _NUMBER.fullmatch(line)
+    return escape + line if begins else line
 
 
 def latex(result: Result) -> str:

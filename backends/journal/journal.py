@@ -40,7 +40,9 @@ class Journal:
     def identity(self) -> Identity:
         """The store that it belongs to; BackendError if others could have written that."""
         if not self.path.parent.exists():
-            self.path.parent.mkdir(trust.FOLDER_MODE, parents=True, exist_ok=True)
+            self.path.parent.mkdir(
+                trust.FOLDER_MODE, exist_ok=True
+            )  # a store that is gone stays so
         return identity(self.path.parent)
 
     def begin(self, kind: str, **facts: Json) -> Entry:

@@ -17,10 +17,10 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.marker import LIMIT, Mark, mark_in, marker_of, whose
 from fsmatrix.backends.journal.marker import MARKER as MARKER
-from fsmatrix.backends.system import mounts
+from fsmatrix.backends.system import removal
+from fsmatrix.backends.system.files.descent import FOLDER
 
 STORE_MARKER = "store.json"  # of a results store
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PART = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MODE = 0o700  # of a tree: what others may do above it, nobody does in it
 
@@ -125,53 +125,25 @@ def is_gone(folder: Path) -> bool:
 def remove_tree(folder: Path, tag: str) -> None:
     """Remove a tree of ours whole.
 
-    NotOurs, with nothing removed, if its marker does not hold `tag` or something is mounted
-    in it.  The marker goes last, so that an interrupted removal can be repeated.
+    NotOurs, with nothing removed, if its marker does not hold `tag`; BackendError if something is
+    mounted in it, and if it cannot be removed whole.  The marker goes last, so that an interrupted
+    removal can be repeated.
     """
     with _opened(folder) as descriptor:
         mark = _mark(descriptor)
         marker_tag = None if mark is None else mark.tag
         if marker_tag != tag:
             raise NotOurs(f"{folder} {whose(marker_tag)}: not removed (expected {tag!r})")
-        inside = mounts.mounted_below(folder.resolve())
-        if inside:
-            raise NotOurs(f"{folder}: {inside[0].point} is mounted in it: not removed")
-        _empty(descriptor, str(folder), os.fstat(descriptor).st_dev)
+        try:
+            removal.refuse_mounts(folder)
+            removal.empty(descriptor, str(folder), keep=MARKER)
+        except OSError as error:
+            raise BackendError(f"{error.filename}: {error.strerror}") from error
         identity = os.fstat(descriptor)
         os.unlink(MARKER, dir_fd=descriptor)
     now = folder.lstat()
     if (now.st_dev, now.st_ino) == (identity.st_dev, identity.st_ino):
         folder.rmdir()
-
-
-def _empty(top: int, name: str, device: int) -> None:
-    """Remove everything in directory `top` but its marker; one descriptor per level."""
-    stack = [(top, name, _entries(top, keep=MARKER))]
-    try:
-        while stack:
-            folder, label, names = stack[-1]
-            entry = next(names, None)
-            if entry is None:
-                stack.pop()
-                if stack:
-                    os.close(folder)
-                    os.rmdir(label, dir_fd=stack[-1][0])
-                continue
-            facts = os.stat(entry, dir_fd=folder, follow_symlinks=False)
-            if facts.st_dev != device:
-                raise NotOurs(f"{entry} in {label} is on another file system: not removed")
-            if stat.S_ISDIR(facts.st_mode):
-                child = os.open(entry, _FOLDER, dir_fd=folder)
-                stack.append((child, entry, _entries(child)))
-            else:
-                os.unlink(entry, dir_fd=folder)
-    finally:
-        for folder, _, _ in stack[1:]:
-            os.close(folder)
-
-
-def _entries(folder: int, keep: str = "") -> Iterator[str]:
-    return iter([name for name in os.listdir(folder) if name != keep])
 
 
 def _mark(folder: int) -> Mark | None:
@@ -193,7 +165,7 @@ def _mark(folder: int) -> Mark | None:
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[int]:
-    descriptor = os.open(folder, _FOLDER)
+    descriptor = os.open(folder, FOLDER)
     try:
         yield descriptor
     finally:

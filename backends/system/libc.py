@@ -88,6 +88,12 @@ def private_mounts() -> None:
     _check(libc().mount(b"none", b"/", None, _MS_REC | _MS_SLAVE, None), "/")
 
 
+def mount_memory(point: Path) -> None:
+    """A new tmpfs at `point`, where everybody may make files that only they remove."""
+    flags = _MS_NOSUID | _MS_NODEV
+    _check(libc().mount(b"tmpfs", os.fsencode(point), b"tmpfs", flags, b"mode=1777"), str(point))
+
+
 def bind(path: Path, point: Path) -> None:
     """`path` at `point` too, without devices and set-user-ID programs."""
     names = os.fsencode(path), os.fsencode(point)

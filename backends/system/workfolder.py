@@ -15,15 +15,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fsmatrix.backends.system.files.descent import FOLDER
+from fsmatrix.backends.system.removal import remove_tree
+
 PREFIX = "fsmatrix-work-"
 _DRAWN = "[a-z0-9_]{8}"  # what tempfile draws
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MODES = (0o700, 0o711)  # 0711: others pass through, such as a database's user
 TRIES = 10
 
 
 @contextmanager
 def work_folder() -> Iterator[Path]:
-    """An empty folder of our own, gone with all files in it at the end.  OSError if none can be."""
+    """An empty folder of our own, gone with all in it at the end.  OSError if none can be."""
     path, handle = locked()
     try:
         yield path
@@ -47,7 +50,7 @@ def locked(prefix: str = PREFIX) -> tuple[Path, int]:
     for _ in range(TRIES):
         path = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
         with contextlib.suppress(FileNotFoundError):
-            handle = os.open(path, _FLAGS)
+            handle = os.open(path, FOLDER)
             with contextlib.suppress(OSError):  # a file system without locks: never swept either
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
             if os.fstat(handle).st_nlink and path.exists():
@@ -56,11 +59,11 @@ def locked(prefix: str = PREFIX) -> tuple[Path, int]:
     raise FileNotFoundError(f"{prefix}* in {tempfile.gettempdir()} is removed again and again")
 
 
-def abandoned(prefix: str = PREFIX, mode: int = 0o700) -> Iterator[tuple[Path, int]]:
+def abandoned(prefix: str = PREFIX) -> Iterator[tuple[Path, int]]:
     """Folders of makers that are gone, of this user in this TMPDIR, each with its lock held."""
-    for path in made(prefix, mode):
+    for path in made(prefix):
         with contextlib.suppress(OSError):  # it just went
-            handle = os.open(path, _FLAGS)
+            handle = os.open(path, FOLDER)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:  # it is in use
@@ -69,7 +72,7 @@ def abandoned(prefix: str = PREFIX, mode: int = 0o700) -> Iterator[tuple[Path, i
             yield path, handle
 
 
-def made(prefix: str = PREFIX, mode: int = 0o700) -> list[Path]:
+def made(prefix: str = PREFIX) -> list[Path]:
     """Folders of this user in this TMPDIR, whether their makers live or not."""
     found = []
     for path in sorted(Path(tempfile.gettempdir()).resolve().glob(f"{prefix}*")):
@@ -77,15 +80,14 @@ def made(prefix: str = PREFIX, mode: int = 0o700) -> list[Path]:
             continue
         with contextlib.suppress(OSError):
             facts = path.lstat()
-            if facts.st_uid == os.geteuid() and facts.st_mode == stat.S_IFDIR | mode:
+            mode = stat.S_IMODE(facts.st_mode)
+            ours = stat.S_ISDIR(facts.st_mode) and mode in _MODES
+            if ours and facts.st_uid == os.geteuid():
                 found.append(path)
     return found
 
 
 def _remove(path: Path) -> None:
-    """The folder, with the files in it; what cannot be removed stays."""
+    """The folder, with all in it; what cannot be removed stays."""
     with contextlib.suppress(OSError):
-        for entry in path.iterdir():
-            if not entry.is_dir() or entry.is_symlink():
-                entry.unlink(missing_ok=True)
-        path.rmdir()
+        remove_tree(path)

@@ -49,11 +49,19 @@ def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
     try:
         with naming(path):
             yield aside
-            aside.replace(path)
+            _rename(aside, path)
     except BaseException:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
         raise
+
+
+def _rename(aside: Path, path: Path) -> None:
+    """An error is one of `path`, such as a directory that is there: nobody knows the other name."""
+    try:
+        aside.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_whole(path: Path, data: bytes, aside: Path | None = None) -> None:

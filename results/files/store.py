@@ -109,6 +109,13 @@ class Store:
             raise StoreError(path, f"cannot hold runs: {error.strerror}") from error
         return cls(path)
 
+    def require(self) -> None:
+        """StoreError if it was moved or removed since: it is never made again beside its place."""
+        if not (self.directory / MARKER).exists():
+            raise StoreError(
+                self.directory, f"has no {MARKER} any more: was it moved, or removed, meanwhile?"
+            )
+
     # -- runs ------------------------------------------------------------------------------
     def path(self, run_id: str) -> Path:
         """Where the file of a run is or would be."""

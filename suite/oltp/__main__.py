@@ -68,7 +68,7 @@ def _stopped(number: int, _frame: object) -> None:
 def server_of(task: Task, folder: Path) -> Server:
     """The server on the run's data directory, not yet started."""
     account = accounts.choose()
-    accounts.set_apart()
+    accounts.set_apart(Path(task.path), folder)
     folder.chmod(0o711)
     run, bound = folder / RUN, folder / BOUND
     for made, mode in ((run, 0o700), (bound, 0o700)):

@@ -9,6 +9,7 @@ ours in a mount namespace that ends with its last process.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -23,6 +24,7 @@ from fsmatrix.suite.oltp.problems import OltpError
 NAMES = ("postgres", "nobody")
 FIRST_PERSON = 1000  # uid, as login.defs(5) has it everywhere
 NOBODY = 65534
+MEMORY = Path("/dev/shm")  # of POSIX shared memory: shm_overview(7)
 
 
 @dataclass(frozen=True)
@@ -104,10 +106,19 @@ def own(path: Path, account: Account, mode: int) -> None:
         ) from error
 
 
-def set_apart() -> None:
-    """Root: System V shared memory of our own, which ends with the last process that uses it."""
-    if os.geteuid() == 0:
-        libc.unshare(libc.NEW_IPC)
+def set_apart(*used: Path) -> None:
+    """Root: shared memory of our own, which ends with the last process that uses it.
+
+    System V's, and POSIX's unless one of the paths that are `used` lies there: initdb's servers
+    make some, whatever the settings say.
+    """
+    if os.geteuid() != 0:
+        return
+    libc.unshare(libc.NEW_IPC)
+    if not any(path.resolve().is_relative_to(MEMORY) for path in used):
+        with contextlib.suppress(OSError):  # as in a container
+            libc.private_mounts()
+            libc.mount_memory(MEMORY)
 
 
 def reachable(path: Path, below: Path, account: Account) -> Path:

@@ -33,6 +33,7 @@ from fsmatrix.suite.run import provenance
 from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.events import Event, Facts, Listener
 from fsmatrix.suite.run.health import HEALTH_SECONDS, asked_once, new_ones
+from fsmatrix.suite.run.outputs import reason_of
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.run.spec import RunSpec, Settings
@@ -48,6 +49,9 @@ BARREN_SESSIONS = 3  # sessions in a row that give no run: the plot is given up
 
 class LimitReached(Exception):
     """The campaign may not write any more."""
+
+
+ENDS = (LimitReached, StoreError, Interrupted)  # of a campaign; all else is a failure of runs
 
 
 @dataclass(frozen=True)
@@ -148,15 +152,19 @@ class Conductor:
         try:
             attachment = self._on_testbed(attachment, context)
             access = attachment.backend.provision(attachment.level, context)
-        except (BackendError, OSError) as error:
+        except ENDS:
+            raise
+        except Exception as error:  # noqa: BLE001 - only these runs are lost by it
             self._take_down(attachment, context)
-            self._give_up(todo, f"{attachment.target} could not be provided: {error}")
+            self._give_up(todo, f"{attachment.target} could not be provided: {reason_of(error)}")
             return
         try:
             self._check_allowed(access)
             self._sessions(attachment, access, todo)
-        except BackendError as error:
-            self._give_up(todo, str(error))
+        except ENDS:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            self._give_up(todo, reason_of(error))
         finally:
             self._quietly("release", lambda: attachment.backend.release(access, context))
             self._take_down(attachment, context)
@@ -182,7 +190,7 @@ class Conductor:
 
     def _context(self, attachment: Attachment) -> ProvisionContext:
         state = self.store.directory / "state" / attachment.target
-        state.mkdir(parents=True, exist_ok=True)
+        state.mkdir(exist_ok=True)
         options, draw = attachment.room_options, attachment.draw
         tag = secrets.token_hex(8)  # drawn for each attachment: no other store can have it
         return ProvisionContext(attachment.target, state, self._journal(), tag, options, draw)
@@ -259,6 +267,7 @@ class Conductor:
     def _next(self, runner: Runner, todo: list[RunSpec]) -> None:
         """One run; SessionError if its session is gone (the run is recorded all the same)."""
         spec = todo[0]
+        self.store.require()
         if reason := self.lost():
             raise StoreError(self.store.directory, reason)
         facts = Facts(run=spec.name, coordinates=spec.coordinates)
@@ -285,6 +294,9 @@ class Conductor:
 
         Interrupted if everything here is being stopped: what was ended by that is no failure.
         """
+        if not todo:
+            self.tell(Event("warning", reason))
+            return
         if self.stop.is_coming(self.settings.in_job):
             raise Interrupted
         target = todo[0].case.target
@@ -313,5 +325,7 @@ class Conductor:
         """Clean-up goes on whatever fails; what failed is told, and stays in the journal."""
         try:
             action()
-        except (BackendError, SessionError, OSError) as error:
-            self.tell(Event("warning", f"{what} failed: {error}"))
+        except ENDS:
+            raise
+        except Exception as error:  # noqa: BLE001 - it may be of another package
+            self.tell(Event("warning", f"{what} failed: {reason_of(error)}"))

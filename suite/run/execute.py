@@ -227,6 +227,7 @@ def attachments(
     engines = Engines(plan.settings.campaign.engines)
     for plot in plan.plots():
         _wait_for_quiet_hours(plan, stop, tell)
+        store.require()
         member = plan.target(plot.target)
         # a resumed plot is attached anew: its runs are of another attachment
         name = f"{plot.attachment}-{secrets.token_hex(3)}"

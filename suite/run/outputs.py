@@ -5,16 +5,21 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
+from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.evidence import EngineOutput, Note
 from fsmatrix.results.evidence.values import Json, inside
+from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Status
 from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.launchers.base import LauncherError
+from fsmatrix.suite.session.client.death import SessionError
 from fsmatrix.suite.session.messages import RankOutput
 from fsmatrix.suite.workloads.base import Output, Step, Workload
 
 KEPT_TEXT = 1 << 20  # characters kept of the beginning, and as many of the end, of one text
 TAIL_LINES = 3
+TRACEBACK = "unexpected/traceback"  # name of a run's text
 
 
 class RunFailed(Exception):
@@ -24,6 +29,16 @@ class RunFailed(Exception):
         super().__init__(reason)
         self.status: Status = status
         self.facts = facts
+
+
+def reason_of(error: Exception) -> str:
+    """An error for a run's record: with its type, where its text is not made for readers."""
+    worded = isinstance(
+        error, RunFailed | BackendError | ResultError | SessionError | LauncherError
+    )
+    if worded or (isinstance(error, OSError) and error.errno is not None):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
 
 
 def outputs_of(step: Step, answers: Sequence[RankOutput]) -> list[Output]:

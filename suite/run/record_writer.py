@@ -6,14 +6,17 @@ dies is run again.
 
 from __future__ import annotations
 
+import traceback
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from fsmatrix.results.audits import judged
+from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.results.record import RunRecord
 from fsmatrix.suite.run.events import Event, Facts, Listener
+from fsmatrix.suite.run.outputs import TRACEBACK
 
 
 @dataclass
@@ -72,11 +75,35 @@ class RecordWriter:
             self.tell(Event("failed", f"{record.run_id}: {record.error}", facts))
 
     def _store(self, record: RunRecord) -> RunRecord:
-        record = judged(record)
+        try:
+            record = judged(record)
+            self._write(record)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - what a workload or an audit made of the run
+            record = _without_results(record, error)
+            self._write(record)
+        return record
+
+    def _write(self, record: RunRecord) -> None:
         try:
             self.written += self.store.write(record).stat().st_size
         except OSError as error:
             raise StoreError(
                 self.store.path(record.run_id), f"cannot be written: {error.strerror}"
             ) from error
-        return record
+
+
+def _without_results(record: RunRecord, error: Exception) -> RunRecord:
+    """The record of a failed run instead of one that cannot be judged or stored."""
+    return replace(
+        record,
+        status="failed",
+        error=f"what the run gave cannot be stored: {type(error).__name__}: {error}",
+        failure={},
+        phases=(),
+        monitor=None,
+        evidence=Evidence(),
+        findings=(),
+        texts={TRACEBACK: "".join(traceback.format_exception(error))},
+    )

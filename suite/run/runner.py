@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.results.evidence.rank import Rank
-from fsmatrix.results.formats.base import Parsed, ParseError
+from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.store import StoreError
+from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import RunRecord, Status
 from fsmatrix.suite.run import assemble, outputs
 from fsmatrix.suite.run.assemble import RunBuilder, RunContext
@@ -74,7 +78,7 @@ class Runner:
             builder.evidence = replace(builder.evidence, engine_before=spec.engine_before)
         try:
             broken = self._steps(run)
-            parsed = self._parsed(run)
+            parsed = self._measured(run)
         except RunFailed as problem:
             self._stopped()
             status, error, failure = problem.status, str(problem), problem.facts
@@ -88,11 +92,13 @@ class Runner:
             if not isinstance(problem, StorageStalled):
                 error += _storage_troubles(builder, self.environment.health_without_session())
         if status != "ok" and builder.phases:  # the session's own ones before the failure
-            parsed = spec.workload.parse(spec.case, builder.outputs)
+            with suppress(RunFailed):
+                parsed = self._read(run)
         elif parsed.failure:
             status, error = "failed", parsed.failure
-        monitor = assemble.monitor(builder.kernels)
-        parsed = spec.workload.with_samples(spec.case, parsed, monitor)
+        monitor = None
+        with suppress(RunFailed), _failing(run, "the samples cannot be used"):
+            monitor = assemble.monitor(builder.kernels)
         record = spec.record(
             started,
             session=self.context.session_id,
@@ -116,15 +122,18 @@ class Runner:
             raise Interrupted
 
     @staticmethod
-    def _parsed(run: RunContext) -> Parsed:
-        """What the outputs tell; RunFailed if they cannot be understood."""
+    def _read(run: RunContext) -> Parsed:
+        """What the outputs and samples tell; RunFailed if they cannot be understood."""
         spec, builder = run.spec, run.builder
-        try:
+        with _failing(run, f"the output of {spec.engine.name} cannot be used"):
             parsed = spec.workload.parse(spec.case, builder.outputs)
-        except ParseError as problem:
-            raise RunFailed(
-                f"the output of {spec.engine.name} cannot be used: {problem}"
-            ) from problem
+            monitor = assemble.monitor(builder.kernels)
+            return spec.workload.with_samples(spec.case, parsed, monitor)
+
+    def _measured(self, run: RunContext) -> Parsed:
+        """The same of all steps; RunFailed also if nothing was measured."""
+        spec, builder = run.spec, run.builder
+        parsed = self._read(run)
         if not (parsed.phases or parsed.failure):
             raise RunFailed(
                 f"nothing was measured: the workload {spec.case.workload} made no phase of what "
@@ -138,30 +147,37 @@ class Runner:
     # -- the steps -------------------------------------------------------------------------
     def _steps(self, run: RunContext) -> SessionError | None:
         """All of them, and the removal of what they made; a session's error in that alone."""
-        spec, builder = run.spec, run.builder
-        self.environment.world(run)
-        run = replace(run, roots=self.environment.make_run(spec))
+        spec = run.spec
+        with _failing(run, "the run cannot begin"):
+            self.environment.world(run)
+            run = replace(run, roots=self.environment.make_run(spec))
         try:
-            for step in spec.workload.steps(spec.case, self.access, spec.engine):
-                if step.role == "timed":
-                    self.environment.settle(run, step)
-                    self.environment.look_at_health(run, step)
-                self.environment.guard()
-                if step.reads:
-                    self.environment.cache(run, step)
-                if step.role == "timed":
-                    self.quiet()
-                    before = self.written()
-                    with self.environment.health_watched(run, step):
-                        builder.outputs += self._step(run, step)
-                    builder.wrote(self.written() - before)
-                    self.environment.look_at_health(run, step)
-                else:
-                    builder.outputs += self._step(run, step)
+            with _failing(run, f"the workload {spec.case.workload} cannot be carried out"):
+                for step in spec.workload.steps(spec.case, self.access, spec.engine):
+                    self._in_its_place(run, step)
         except (RunFailed, NodeError) as reason:
             self._clear_away(run, reason)
             raise
         return self._remove(run)
+
+    def _in_its_place(self, run: RunContext, step: Step) -> None:
+        """A step, with what is done and looked at before and after it."""
+        builder = run.builder
+        if step.role == "timed":
+            self.environment.settle(run, step)
+            self.environment.look_at_health(run, step)
+        self.environment.guard()
+        if step.reads:
+            self.environment.cache(run, step)
+        if step.role == "timed":
+            self.quiet()
+            before = self.written()
+            with self.environment.health_watched(run, step):
+                builder.outputs += self._step(run, step)
+            builder.wrote(self.written() - before)
+            self.environment.look_at_health(run, step)
+        else:
+            builder.outputs += self._step(run, step)
 
     def _clear_away(self, run: RunContext, reason: RunFailed | NodeError) -> None:
         """Remove the place of a run that failed; what fails now never hides the reason."""
@@ -333,6 +349,19 @@ class Runner:
             run.builder.spent("program", ended - began)
         outputs.check(run.spec.workload, step, answers, given)
         return given
+
+
+@contextmanager
+def _failing(run: RunContext, what: str) -> Iterator[None]:
+    """Whatever is raised fails this run, the campaign goes on; of a surprise the place is kept."""
+    try:
+        yield
+    except (RunFailed, SessionError, StoreError, Interrupted):
+        raise
+    except Exception as problem:
+        if not isinstance(problem, ResultError):
+            run.builder.texts[outputs.TRACEBACK] = traceback.format_exc()
+        raise RunFailed(f"{what}: {outputs.reason_of(problem)}") from problem
 
 
 def _storage_troubles(builder: RunBuilder, now: Sequence[str]) -> str:

@@ -57,16 +57,23 @@ def _world_comm(solo: bool) -> tuple[Comm, str]:
     return MpiComm(MPI.COMM_WORLD), MPI.Get_library_version().split("\n")[0].strip("\0 ")
 
 
+def _out_of_the_session(folder: Path) -> None:
+    """Folders of programs lie beside the session's, which MPI needs and no other user may enter."""
+    if os.environ.get("TMPDIR") == str(folder):
+        os.environ["TMPDIR"] = str(folder.parent)
+
+
 def main() -> None:
     """Serve commands until the conductor closes its channel."""
-    channel = sys.argv[sys.argv.index("--channel") + 1]
+    channel = Path(sys.argv[sys.argv.index("--channel") + 1])
     identity: dict[str, str | int] = {"host": platform.node()}
     try:
         comm, library = _world_comm("--solo" in sys.argv)
         identity["rank"] = comm.rank
+        _out_of_the_session(channel.parent)
         from fsmatrix.suite.session.serve import Server
 
-        conductor = None if comm.rank else wire.connect(Path(channel))
+        conductor = None if comm.rank else wire.connect(channel)
         Server(comm, conductor, library).serve()
     except wire.ChannelClosed:
         sys.stdout.flush()

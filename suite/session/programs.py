@@ -14,7 +14,6 @@ import select
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.suite.session import orphaned_processes
 
@@ -31,7 +31,6 @@ LOOK = 0.2  # seconds between two questions to `stop`
 DRAIN = 1.0  # seconds to wait for output that a program's children hold open after its end
 KEPT = 16 << 20  # bytes kept of the beginning, and as many of the end, of one output
 _RUNNING: dict[subprocess.Popen[bytes], str] = {}  # started and not waited for: their marks
-SCRATCH = "fsmatrix-program-"  # and the pid of who started it
 # What MPI libraries and process managers put into the environment of their ranks.
 MPI_PREFIXES = (
     "OMPI_",
@@ -125,12 +124,12 @@ def run(
     """
     if not any("{scratch}" in word for word in argv):
         return _run(argv, cwd, timeout, env, stop)
-    with tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-") as folder:
-        words = [word.replace("{scratch}", folder) for word in argv]
+    with work_folder() as folder:
+        words = [word.replace("{scratch}", str(folder)) for word in argv]
         for name, text in (files or {}).items():
-            (Path(folder) / name).write_text(text.replace("{scratch}", folder), encoding="utf-8")
+            (folder / name).write_text(text.replace("{scratch}", str(folder)), encoding="utf-8")
         done = _run(words, cwd, timeout, env, stop)
-        return _collected(done, Path(folder), collect)
+        return _collected(done, folder, collect)
 
 
 def _collected(done: Finished, folder: Path, patterns: Sequence[str]) -> Finished:

@@ -105,6 +105,8 @@ def play(
             done = player.play(chunk)
             progress.executed += done
             if done < len(chunk.ops):
+                if not player.result().errors:
+                    raise RuntimeError(f"the player left {len(chunk.ops) - done} operations undone")
                 break  # the first error ended it
         player.drain()
         return progress

@@ -9,13 +9,12 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.suite.session.comm import Comm
-from fsmatrix.suite.session.programs import SCRATCH
 
 BYTES = 8
 
@@ -31,18 +30,15 @@ def taking_turns(node: int, comm: Comm) -> Iterator[Callable[[], int]]:
         yield itertools.count().__next__
         return
     first = comm.bcast(comm.gather(node)).index(node)
-    folder = None
-    path = ""
-    if comm.rank == first:
-        folder = tempfile.TemporaryDirectory(prefix=f"{SCRATCH}{os.getpid()}-")
-        path = str(Path(folder.name) / "turns")
-        Path(path).write_bytes(bytes(BYTES))
-    paths = comm.bcast(comm.gather(path))
-    file = os.open(paths[first], os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
+    with ExitStack() as named:
+        path = ""
+        if comm.rank == first:
+            path = str(named.enter_context(work_folder()) / "turns")
+            Path(path).write_bytes(bytes(BYTES))
+        paths = comm.bcast(comm.gather(path))
+        file = os.open(paths[first], os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         comm.barrier()  # all have it open: its name is not needed any more
-        if folder is not None:
-            folder.cleanup()
+    try:
         yield lambda: next_turn(file)
     finally:
         os.close(file)

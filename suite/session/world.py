@@ -10,12 +10,12 @@ import contextlib
 import os
 import select
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Set
 from pathlib import Path
 
+from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.suite.session import programs, wire
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import COMMANDS, Command, Joined
@@ -54,25 +54,21 @@ class World:
     # -- channels ------------------------------------------------------------------------
     def _connect_node(self) -> None:
         own = [r.rank for r in self.ranks if r.node == self.me.node]
-        folder = None
-        listener = None
-        address = ""
-        if self.is_leader and len(own) > 1:
-            folder = tempfile.TemporaryDirectory(prefix=f"{programs.SCRATCH}{os.getpid()}-")
-            address = str(Path(folder.name) / "leader")
-            listener = wire.listener(Path(address), len(own))
-        addresses = self.comm.bcast(self.comm.gather(address))
-        leader = own[0]
-        if listener is not None and folder is not None:
-            for _ in own[1:]:
-                member, _ = listener.accept()
-                joined, _ = wire.unpack(wire.receive(member), Joined)
-                self._members[joined.rank] = member
-            listener.close()
-            folder.cleanup()
-        elif not self.is_leader:
-            self._up = wire.connect(Path(addresses[leader]))
-            wire.send(self._up, Joined(rank=self.me.rank))
+        with contextlib.ExitStack() as meanwhile:
+            listener = None
+            address = ""
+            if self.is_leader and len(own) > 1:
+                address = str(meanwhile.enter_context(work_folder()) / "leader")
+                listener = meanwhile.enter_context(wire.listener(Path(address), len(own)))
+            addresses = self.comm.bcast(self.comm.gather(address))
+            if listener is not None:
+                for _ in own[1:]:
+                    member, _ = listener.accept()
+                    joined, _ = wire.unpack(wire.receive(member), Joined)
+                    self._members[joined.rank] = member
+            elif not self.is_leader:
+                self._up = wire.connect(Path(addresses[own[0]]))
+                wire.send(self._up, Joined(rank=self.me.rank))
 
     def next_command(self) -> Command:
         """Wait for the next command and pass it on; raises ChannelClosed when it is over."""

@@ -22,7 +22,7 @@ DATA = Path(__file__).resolve().parents[1] / "data" / "standins"
 def neutral(text: str, root: str, program: str) -> str:
     """The text without machine and paths."""
     text = text.replace(root, "/mnt/scratch").replace(program, f"/opt/ior/bin/{Path(program).name}")
-    text = re.sub(r"/\S*fsmatrix-program-[^/\s]*", "/mnt/out", text)
+    text = re.sub(r"/\S*fsmatrix-work-[^/\s]*", "/mnt/out", text)
     return re.sub(rf"\b{re.escape(os.uname().nodename)}\b|\bnode[12]\b", "vm", text)
 
 

@@ -37,7 +37,7 @@ GRACE = 20.0  # seconds that processes which end get until they are gone
 BEDS: Mapping[str | None, Callable[[Path], list[str]]] = {
     bed.kind.tag: bed.down for bed in (ceph.CephTestbed, daos.DaosTestbed, slurm.SlurmTestbed)
 }
-MODES = (0o711, 0o700)  # of the folder; the second while it is made
+MODE = 0o711
 
 
 class Place:
@@ -51,8 +51,8 @@ class Place:
         """A new one.  Others may pass through it (some tests become another user)."""
         folder, lock = workfolder.locked(PREFIX)
         for name in (TESTS, TEMPORARY):
-            (folder / name).mkdir(mode=MODES[0])
-        folder.chmod(MODES[0])
+            (folder / name).mkdir(mode=MODE)
+        folder.chmod(MODE)
         return cls(folder, lock)
 
     def unlock(self) -> None:
@@ -155,7 +155,7 @@ class Place:
 
 def dead_places() -> list[Place]:
     """Of runs of this user that were killed, in this TMPDIR."""
-    return [Place(*found) for mode in MODES for found in workfolder.abandoned(PREFIX, mode)]
+    return [Place(*found) for found in workfolder.abandoned(PREFIX)]
 
 
 def others() -> list[Path]:
@@ -164,7 +164,7 @@ def others() -> list[Path]:
     for place in dead:
         os.close(place._lock)
     gone = {place.folder for place in dead}
-    return [path for mode in MODES for path in workfolder.made(PREFIX, mode) if path not in gone]
+    return [path for path in workfolder.made(PREFIX) if path not in gone]
 
 
 def _tried(undo: Callable[[Path], list[str]], folder: Path) -> list[str]:

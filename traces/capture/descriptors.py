@@ -13,16 +13,16 @@ FORKS = frozenset(("fork", "vfork", "clone", "clone3"))
 _ALL = 1 << 32  # close_range to the last descriptor
 
 
-def begun(system: System, task: Task, call: Call) -> None:
+def begun(_: System, task: Task, call: Call) -> None:
     """A close that is interrupted: the number is free from now on."""
     if call.name == "close":
         number = descriptor(at(split(call.arguments), 0))
-        task.closing = system.take(task, number) or OpenFile(None, users=1)
+        task.closing = task.table.pop(number) or OpenFile(None, users=1)
 
 
 def _close(system: System, task: Task, call: Call) -> None:
     number = descriptor(at(split(call.arguments), 0))
-    file, task.closing = task.closing or system.take(task, number), None
+    file, task.closing = task.closing or task.table.pop(number), None
     if file is None:
         system.unseen["a descriptor that was not opened in the trace"] += 1
     else:
@@ -34,20 +34,16 @@ def _close_range(system: System, task: Task, call: Call) -> None:
     first, last = number(at(parts, 0)), number(at(parts, 1)) % _ALL
     if failed(call):
         return
-    if b"CLOSE_RANGE_UNSHARE" in at(parts, 2) and task.table.users > 1:
-        task.table.users -= 1
-        task.table = task.table.copy()
-    for open_number in sorted(task.table.files):
-        if not first <= open_number <= last:
-            continue
-        if b"CLOSE_RANGE_CLOEXEC" in parts[2]:
-            task.table.cloexec.add(open_number)
-        else:
-            system.close(task, open_number, Call(call.task, call.name, time=call.time, result=0))
+    if b"CLOSE_RANGE_UNSHARE" in at(parts, 2):
+        system.unshare(task)
+    if b"CLOSE_RANGE_CLOEXEC" in at(parts, 2):
+        task.table.mark_all(first, last)
+    else:
+        system.close_all(task, first, last, Call(call.task, call.name, time=call.time, result=0))
 
 
 def _copy(system: System, task: Task, call: Call, number: int, cloexec: bool) -> None:
-    file = task.table.files.get(number)
+    file = task.table.get(number)
     if failed(call) or call.result is None or call.result == number:
         return
     if file is not None:
@@ -67,25 +63,23 @@ def _fcntl(system: System, task: Task, call: Call) -> None:
     number, command = descriptor(at(parts, 0)), at(parts, 1)
     if command in (b"F_DUPFD", b"F_DUPFD_CLOEXEC"):
         _copy(system, task, call, number, command == b"F_DUPFD_CLOEXEC")
-    elif failed(call) or number not in task.table.files:
+    elif failed(call) or (file := task.table.get(number)) is None:
         return
     elif command == b"F_SETFD":
-        marked = task.table.cloexec
-        (marked.add if b"FD_CLOEXEC" in at(parts, 2) else marked.discard)(number)
+        task.table.mark(number, b"FD_CLOEXEC" in at(parts, 2))
     elif command == b"F_SETFL":
-        task.table.files[number].append = b"O_APPEND" in at(parts, 2)
+        file.append = b"O_APPEND" in at(parts, 2)
 
 
 def _ioctl(system: System, task: Task, call: Call) -> None:
     parts = split(call.arguments)
     number, command = descriptor(at(parts, 0)), at(parts, 1)
-    if failed(call) or number not in task.table.files:
+    file = task.table.get(number)
+    if failed(call) or file is None:
         return
-    if command == b"FIOCLEX":
-        task.table.cloexec.add(number)
-    elif command == b"FIONCLEX":
-        task.table.cloexec.discard(number)
-    elif command in (b"FICLONE", b"FICLONERANGE") and task.table.files[number].slot >= 0:
+    if command in (b"FIOCLEX", b"FIONCLEX"):
+        task.table.mark(number, command == b"FIOCLEX")
+    elif command in (b"FICLONE", b"FICLONERANGE") and file.slot >= 0:
         system.unseen[command.decode()] += 1
 
 
@@ -119,12 +113,11 @@ def _execve(system: System, task: Task, call: Call) -> None:
         system.executed(task, call)
 
 
-def _unshare(_: System, task: Task, call: Call) -> None:
+def _unshare(system: System, task: Task, call: Call) -> None:
     if failed(call):
         return
-    if b"CLONE_FILES" in call.arguments and task.table.users > 1:
-        task.table.users -= 1
-        task.table = task.table.copy()
+    if b"CLONE_FILES" in call.arguments:
+        system.unshare(task)
     if b"CLONE_FS" in call.arguments:
         task.folder = Folder(task.folder.path)
 

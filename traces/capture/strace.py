@@ -156,7 +156,7 @@ def _elsewhere(system: System, call: Call) -> bool:
     if call.name not in ON_HANDLES:
         return False
     number = call.arguments.partition(b",")[0].partition(b"<")[0].strip()
-    table = system.task(call.task).table.files
+    table = system.task(call.task).table
     file = table.get(int(number)) if number.isdigit() and len(number) < 10 else None
     return file is None or file.slot < 0
 

@@ -10,7 +10,7 @@ from fsmatrix.backends.player.ops import Kind
 from fsmatrix.traces.capture.arguments import AT_FDCWD, stated
 from fsmatrix.traces.capture.files import Files
 from fsmatrix.traces.capture.order import Order
-from fsmatrix.traces.capture.processes import Folder, OpenFile, Table, Task
+from fsmatrix.traces.capture.processes import Descriptors, Folder, OpenFile, Table, Task
 from fsmatrix.traces.capture.stamps import Malformed
 from fsmatrix.traces.capture.text import MASK, Call
 from fsmatrix.traces.model import (
@@ -87,11 +87,17 @@ class System:
 
     def executed(self, task: Task, call: Call) -> None:
         """execve: a table of its own, without what is closed then."""
+        self.unshare(task)
+        ended, task.table.cloexec = task.table.cloexec, Descriptors()
+        for file in ended.release():
+            self.closed(task, file, call, implied=True)
+
+    @staticmethod
+    def unshare(task: Task) -> None:
+        """A table of its own."""
         if task.table.users > 1:
             task.table.users -= 1
             task.table = task.table.copy()
-        for number in sorted(task.table.cloexec):
-            self.close(task, number, call, implied=True)
 
     def gone(self, task: int, time: int) -> None:
         """A thread ended: its table goes if it was the last that used it."""
@@ -101,13 +107,13 @@ class System:
             return
         was.table.users -= 1
         if was.table.users == 0:
-            for number in sorted(was.table.files):
-                self.close(was, number, Call(task, time=time), implied=True)
+            for file in was.table.cut().release():
+                self.closed(was, file, Call(task, time=time), implied=True)
 
     # -- descriptors -----------------------------------------------------------------------
     def file(self, task: Task, number: int) -> OpenFile | None:
         """What a descriptor stands for; None is counted."""
-        file = task.table.files.get(number)
+        file = task.table.get(number)
         if file is None:
             self.unseen[NO_FILE] += 1
         return file
@@ -129,22 +135,24 @@ class System:
         if not 0 <= number < 1 << 31:
             raise Malformed(f"a descriptor of {number}")
         file.users += 1
-        if number in task.table.files:
-            self.close(task, number, call, implied=True)
-        task.table.files[number] = file
-        if cloexec:
-            task.table.cloexec.add(number)
-
-    def take(self, task: Task, number: int) -> OpenFile | None:
-        """A descriptor ends; what it stood for."""
-        task.table.cloexec.discard(number)
-        return task.table.files.pop(number, None)
+        self.close(task, number, call, implied=True)
+        task.table.put(number, file, cloexec)
 
     def close(self, task: Task, number: int, call: Call, implied: bool = False) -> None:
         """A descriptor ends."""
-        file = self.take(task, number)
+        file = task.table.pop(number)
         if file is not None:
             self.closed(task, file, call, implied)
+
+    def close_all(self, task: Task, first: int, last: int, call: Call) -> None:
+        """Descriptors from `first` to `last` end; those of other tables too cost nothing."""
+        ended = task.table.cut(first, last)
+        elsewhere = ended.handles()
+        for file in ended.release():
+            elsewhere -= file.counts
+            self.closed(task, file, call)
+        if elsewhere:
+            self.facts["closes_of_copies"] += elsewhere
 
     def closed(self, task: Task, file: OpenFile, call: Call, implied: bool = False) -> None:
         """A descriptor of an open file has ended; with the last one its handle does."""
@@ -171,7 +179,7 @@ class System:
             if number == AT_FDCWD:
                 task.folder.path = path
                 continue
-            file = task.table.files.get(number)
+            file = task.table.get(number)
             if file is None:
                 file = OpenFile(path, before=True)
                 self.place(task, number, file, call)
@@ -202,7 +210,7 @@ class System:
         if number == AT_FDCWD:
             base = task.folder.path
         else:
-            file = task.table.files.get(number)
+            file = task.table.get(number)
             base = file.path if file is not None else None
         if base is None:
             self.unseen[NO_FOLDER] += 1

@@ -140,7 +140,7 @@ def _copy_file_range(system: System, task: Task, call: Call) -> None:
 
 def _lseek(system: System, task: Task, call: Call) -> None:
     parts = split(call.arguments)
-    file = task.table.files.get(descriptor(at(parts, 0)))
+    file = task.table.get(descriptor(at(parts, 0)))
     if file is None or failed(call) or call.result is None:
         return
     if call.result >= MOST_OFFSET:
@@ -154,7 +154,7 @@ def _lseek(system: System, task: Task, call: Call) -> None:
 def _llseek(_: System, task: Task, call: Call) -> None:
     """lseek of programs of 32 bits: the new offset is an argument."""
     parts = split(call.arguments)
-    file = task.table.files.get(descriptor(at(parts, 0)))
+    file = task.table.get(descriptor(at(parts, 0)))
     text = first_of(at(parts, 2))
     if file is not None and text is not None and not failed(call):
         file.offset = offset_of(text)

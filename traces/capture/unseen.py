@@ -113,7 +113,7 @@ def _place(
     number = AT_FDCWD if where is None else descriptor(parts[where])
     text = path_of(parts[path]) if path is not None else b""
     if path is None or (not text and number != AT_FDCWD):
-        file = task.table.files.get(number)
+        file = task.table.get(number)
         return system.roots.name(file.path) if file is not None and file.path else None
     full = system.path(task, number, text) if text is not None else None
     return system.roots.name(full) if full is not None else None

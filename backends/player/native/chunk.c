@@ -25,8 +25,8 @@ bool fsm_chunk_check(const struct fsm_player *player, struct fsm_chunk *chunk)
             wrong = "a size above max_op_bytes";
         else if (op->offset > (uint64_t)INT64_MAX - (1u << 30))
             wrong = "an offset beyond 2**63";
-        else if (op->time > (uint64_t)INT64_MAX / 4)
-            wrong = "a time beyond 2**61";
+        else if (op->time > (uint64_t)INT64_MAX / 32) /* fsm_ticks_at takes no moment so far off */
+            wrong = "a time beyond 2**58";
         if (wrong) {
             PyErr_Format(PyExc_ValueError, "operation %zu (kind %u, file %u) has %s", i,
                          (unsigned)op->kind, (unsigned)op->file, wrong);

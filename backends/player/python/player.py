@@ -30,7 +30,7 @@ from fsmatrix.backends.player.result import PlayerResult, merge
 
 MAX_NAME = 4095
 MAX_OFFSET = (1 << 63) - 1 - (1 << 30)
-MAX_TIME = ((1 << 63) - 1) // 4
+MAX_TIME = ((1 << 63) - 1) // 32
 
 
 class PythonPlayer:
@@ -168,7 +168,7 @@ class PythonPlayer:
             ),
             (data & (ops["size"] > self._options.max_op_bytes), "a size above max_op_bytes"),
             (ops["offset"] > MAX_OFFSET, "an offset beyond 2**63"),
-            (ops["time"] > MAX_TIME, "a time beyond 2**61"),
+            (ops["time"] > MAX_TIME, "a time beyond 2**58"),
         ):
             if bad.any():
                 raise ValueError(f"operation {int(np.argmax(bad))} has {text}")

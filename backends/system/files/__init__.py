@@ -1,4 +1,4 @@
-"""What the kernel knows of a file: where its extents lie, which of its pages are cached.
+"""Files by descriptors: where extents lie, which pages are cached, and all below a folder.
 
-`extents` and `residency` may be imported.
+`extents`, `residency` and `descent` may be imported.
 """

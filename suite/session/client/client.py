@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import select
-import shutil
 import socket
 import sys
 import tempfile
@@ -20,6 +19,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fsmatrix.backends.system import workfolder
+from fsmatrix.backends.system.removal import remove_tree
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.evidence.stored import Stored, StoredError
 from fsmatrix.results.process import boot_id
@@ -38,7 +39,6 @@ from fsmatrix.suite.session.client.launched import OUTPUTS, Launched
 from fsmatrix.suite.session.client.orphaned_sessions import (
     Scratch,
     end_session,
-    remove_program_scratch,
     session_folder,
 )
 from fsmatrix.suite.session.messages import Answer, Answers, Call, Command, Hello, Quit, in_rows
@@ -153,13 +153,14 @@ class Session:
         self._hang_up()
         if self._scratch is not None:
             end_session(self._scratch)
-        remove_program_scratch(self.pids)
+        workfolder.sweep()  # of ranks that were killed
         if self._launched is not None:
             self._launched.close()
         if self._scratch is not None:
             self._scratch.remove()
         else:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_tree(Path(self._folder))
 
     def kill(self) -> None:
         """End the launcher and the ranks, by pid; what they started goes with `close`."""

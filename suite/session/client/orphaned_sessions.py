@@ -8,7 +8,6 @@ Sessions of other hosts end by themselves when their channel closes.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -27,7 +26,6 @@ from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.asides import write_whole
 from fsmatrix.results.process import Process, boot_id
-from fsmatrix.suite.session.programs import SCRATCH as PROGRAM_SCRATCH
 
 PATTERN = "session-*.json"
 SCRATCH = "fsmatrix-session-"  # how the name of a session's folder begins
@@ -180,10 +178,6 @@ def _end(path: Path, noted: Note, own: Identity) -> list[str]:
         _wait_for(proven)
         for name in {Path(folder).name for folder in noted.scratch}:
             lines += _end_carriers(own.store, name)
-        starters = [process.pid for process in proven]
-        if noted.conductor is not None:
-            starters.append(noted.conductor[0])
-        remove_program_scratch(starters)
     lines += Scratch(tuple(map(Path, noted.scratch)), own).remove()
     if not any(line.startswith("left alone") for line in lines):
         path.unlink(missing_ok=True)
@@ -229,15 +223,6 @@ def _kill(process: Process, store: str) -> str:
         return f"ended process {pid} of a session that was left behind"
 
 
-def remove_program_scratch(pids: Iterable[int]) -> None:
-    """Remove the folders of programs that killed ranks of this kernel had started."""
-    for pid in pids:
-        if Process.of(pid) is not None:
-            continue  # another one by now: what bears this number may be its own
-        for folder in Path(tempfile.gettempdir()).glob(f"{PROGRAM_SCRATCH}{pid}-*"):
-            _remove_flat(folder)
-
-
 def _remove(folder: Path, own: Identity) -> str:
     """Remove a session's folder whole, if its marker proves it; an empty one by its name."""
     if not _NAME.fullmatch(folder.name) or not folder.is_absolute():
@@ -257,18 +242,6 @@ def _remove(folder: Path, own: Identity) -> str:
     except (BackendError, OSError, ValueError) as error:
         return f"left alone: {folder}: {error}"
     return ""
-
-
-def _remove_flat(scratch: Path) -> None:
-    """Remove a program's folder of ours: only files directly in it."""
-    with contextlib.suppress(OSError):
-        facts = scratch.lstat()
-        if scratch.is_symlink() or facts.st_uid != os.geteuid():
-            return
-        for entry in scratch.iterdir():
-            if not entry.is_dir() or entry.is_symlink():
-                entry.unlink()
-        scratch.rmdir()
 
 
 def _file(folder: Path) -> Path:

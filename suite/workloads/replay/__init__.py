@@ -39,6 +39,7 @@ from fsmatrix.suite.workloads.streams.replay.prepared import exact_sum, prepared
 from fsmatrix.suite.workloads.streams.replay.work import (
     ALIGNMENT,
     LARGEST,
+    MOST_TIME,
     PIECE,
     Work,
 )
@@ -63,6 +64,12 @@ class Replay(Workload):
         """The trace is the one of the plan; the tree; the replay."""
         work, options = self._work(case, access.type), self.options
         survey = prepared(work).survey
+        if (lasts := (survey.end_ns - survey.begin_ns) * work.time_scale) > MOST_TIME:
+            raise ValueError(
+                f"its last operation would begin {lasts / 1e9:.3g} s after the first, and the "
+                f"player waits for at most {MOST_TIME / 1e9:.3g} s: choose a window, or another "
+                "time_scale"
+            )
         slots = NAMES if work.slots < NAMES else work.slots
         setup = [
             self._setup("directories", "directories", work),

@@ -111,3 +111,30 @@ def test_the_same_picture_gives_the_same_file(tmp_path: Path) -> None:
     assert [path.name for path in once] == ["a.pdf", "a.svg", "a.png"]
     for one, other in zip(once, again, strict=True):
         assert one.read_bytes() == other.read_bytes()
+
+
+def hostile() -> Made:
+    texts = ["=1+1", "-2+3+cmd|' /C calc'!A0", "@x", "\x1b[31mred\x1b[0m", "-3.5 %", "<b>bold"]
+    return Made(pd.DataFrame({"=name\x1b]0;t\a": texts, "median": [-1.5] * 6}))
+
+
+def test_no_text_is_a_formula_or_an_escape_sequence(tmp_path: Path) -> None:
+    for suffix in tables.FORMATS:
+        (written,) = tables.save([hostile()], tmp_path / f"t{suffix}")
+        assert not any(ord(sign) < 32 and sign != "\n" for sign in written.read_text())
+    heading, *rows = csv.reader((tmp_path / "t.csv").read_text().splitlines())
+    assert heading[0].startswith("'=name")
+    assert [row[0][:2] for row in rows] == ["'=", "'-", "'@", "\ufffd[", "-3", "<b"]
+    assert {row[1] for row in rows} == {"-1.5"}
+    lines = (tmp_path / "t.md").read_text().splitlines()
+    assert lines[0].startswith("| \\=name")
+    assert lines[1] == "| --- | ---: |"
+    cells = [line.split()[1] for line in lines[2:]]
+    assert cells == [
+        "\\=1+1",
+        "\\-2+3+cmd\\|'",
+        "\\@x",
+        "\ufffd[31mred\ufffd[0m",
+        "-3.5",
+        "\\<b>bold",
+    ]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,10 @@ def test_what_a_killed_process_left_is_swept(temporary: Path) -> None:
     assert ran.returncode == -signal.SIGKILL
     (left,) = temporary.iterdir()
     (left / "file").write_text("of a merge")
+    (left / "s/data").mkdir(parents=True)
+    with closing(socket.socket(socket.AF_UNIX)) as listening:  # as a database server's
+        listening.bind(str(left / "s/socket"))
+    left.chmod(0o711)  # its user passes through
     assert workfolder.sweep() == [left]
     assert list(temporary.iterdir()) == []
 

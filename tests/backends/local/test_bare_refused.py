@@ -114,6 +114,35 @@ def test_what_is_built_on_it(image: Path, tmp_path: Path) -> None:
         assert f"{Path(above).name} is built on it" in refused(device, tmp_path)
 
 
+def test_its_file_behind_another_loop_device(image: Path, tmp_path: Path) -> None:
+    """That one is mounted, and the kernel claims nothing of this one for it."""
+    foreign(image, "ext4")
+    point = tmp_path / "point"
+    point.mkdir()
+    with attached(image) as device, attached(image) as other:
+        out_of("mount", "-o", "ro,noload", other, point)
+        try:
+            with untouched(image):
+                assert f"the file behind it, is behind {other} too" in refused(device, tmp_path)
+        finally:
+            out_of("umount", point)
+
+
+def test_the_disk_behind_it_is_mounted(image: Path, tmp_path: Path) -> None:
+    point = tmp_path / "point"
+    point.mkdir()
+    with attached(image) as below, attached(Path(below)) as device:
+        assert bare(device).refusal() == ""
+        out_of("mkfs.ext4", "-q", below)
+        out_of("mount", "-o", "ro,noload", below, point)
+        try:
+            with untouched(image):
+                said = f"of {below}, which is behind it, it is mounted at {point}"
+                assert said in refused(device, tmp_path)
+        finally:
+            out_of("umount", point)
+
+
 def test_an_exclusive_open(image: Path, tmp_path: Path) -> None:
     with attached(image) as device, untouched(image):
         descriptor = os.open(device, os.O_RDONLY | os.O_EXCL)

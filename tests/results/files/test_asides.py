@@ -36,6 +36,16 @@ def killed_while_writing(path: Path) -> list[Path]:
     return sorted(set(path.parent.iterdir()) - before)
 
 
+def test_what_cannot_be_replaced_is_named(tmp_path: Path) -> None:
+    """Nobody knows the name that was written aside."""
+    store = Store.create(tmp_path / "out")
+    (store.directory / "campaign.h5").mkdir()
+    with pytest.raises(IsADirectoryError) as error:
+        store.merge()
+    assert error.value.filename == str(store.directory / "campaign.h5")
+    assert [path.name for path in store.directory.glob(".*")] == []
+
+
 def test_what_killed_writers_left_in_a_store_is_removed(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "out")
     places = ("campaign.json", "engines.json", "journal/session-x-1.json", "runs/9a/9abc.h5")

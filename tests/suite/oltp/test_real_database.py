@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ import pytest
 from fsmatrix.suite.oltp.account import Account
 from fsmatrix.suite.oltp.consistency import CONDITIONS
 from fsmatrix.suite.oltp.rows import Rows
-from fsmatrix.suite.oltp.server import Programs, Server
+from fsmatrix.suite.oltp.server import Programs, Server, of_directory
 from fsmatrix.suite.oltp.sqlite.database import Database
 from fsmatrix.suite.oltp.sqlite.draws import Draws
 from fsmatrix.suite.oltp.sqlite.transactions import TRANSACTIONS, perform
@@ -69,6 +69,27 @@ def test_a_new_database_is_consistent_and_the_account_s(loaded: Path) -> None:
     assert owner.pw_uid != 0
     assert (loaded / DATA).stat().st_mode & 0o777 == 0o700
     assert not list((loaded / DATA).glob("postmaster.pid"))
+
+
+def booting(data: Path) -> int:
+    """Pid of a server of initdb that has POSIX shared memory; 0 if there is none now."""
+    for pid in of_directory(data):
+        with suppress(OSError):
+            if "/dev/shm/PostgreSQL." in Path(f"/proc/{pid}/maps").read_text():
+                return pid
+    return 0
+
+
+@pytest.mark.root
+def test_a_killed_server_of_initdb_leaves_no_shared_memory(tmp_path: Path) -> None:
+    before = set(Path("/dev/shm").glob("PostgreSQL.*"))
+    with in_background("load", tmp_path) as running:
+        while not running.done and not (pid := booting(tmp_path / DATA)):
+            pass
+        os.kill(pid, signal.SIGKILL)
+    assert running.done[0].returncode == 1
+    assert "initdb failed" in running.done[0].stderr
+    assert set(Path("/dev/shm").glob("PostgreSQL.*")) <= before
 
 
 def test_users_work_and_the_conditions_hold(place: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -100,6 +101,19 @@ def test_two_conductors_on_one_directory(tmp_path: Path, target: Path) -> None:
     assert f"pid {running.process.pid}" in second.stderr
     assert "Traceback" not in second.stderr
     assert running.end() == 0, running.errors
+
+
+def test_a_store_that_is_removed_meanwhile_does_not_come_back(tmp_path: Path, target: Path) -> None:
+    campaign = write_campaign(tmp_path, target, options="fixed: time, seconds: 1s")
+    out = tmp_path / "out"
+    running = Running(campaign, "-o", out)
+    running.until("run")
+    shutil.rmtree(out)
+    assert running.end() != 0, running.errors
+    (stopped,) = (event for event in running.events if event["event"] == "stopped")
+    assert "removed, meanwhile" in stopped["text"] or "cannot be written" in stopped["text"]
+    assert "Traceback" not in running.errors
+    assert not out.exists()
 
 
 def test_two_shards_run_side_by_side(tmp_path: Path, target: Path) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,12 +20,15 @@ import pytest
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.results.audits import judged
 from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.files.store import Store
 from fsmatrix.results.formats.base import Parsed, totals
 from fsmatrix.results.metrics import window
+from fsmatrix.results.record import Monitor
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpirun import Mpirun
+from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.session.client.client import Session
@@ -174,6 +178,68 @@ def test_a_step_that_fails_is_a_failed_run_with_its_reason(
     assert broken is None, "the session lives on"
     assert record.status == "failed"
     assert re.search(reason, record.error)
+
+
+class Broken(Scripted):
+    """Raises in one of its methods."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(Step("r", "rank", "timed", Function(probe.WHERE, {})))
+        self.where = where
+
+    def _reach(self, where: str) -> None:
+        if where == self.where:
+            raise KeyError("played")
+
+    def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
+        self._reach("steps")
+        return super().steps(case, access, engine)
+
+    def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
+        self._reach("parse")
+        return super().parse(case, outputs)
+
+    def with_samples(self, case: Case, parsed: Parsed, monitor: Monitor | None) -> Parsed:
+        self._reach("with_samples")
+        return parsed
+
+    def footprint(self, case: Case) -> Footprint:
+        self._reach("footprint")
+        return super().footprint(case)
+
+
+@pytest.mark.parametrize("where", ["steps", "parse", "with_samples"])
+def test_what_a_workload_raises_is_the_reason_of_a_failed_run(runner: Runner, where: str) -> None:
+    record, broken = runner.run(job(Broken(where)))
+    assert broken is None, "the session lives on"
+    assert record.status == "failed"
+    assert record.error.endswith("KeyError: 'played'")
+    assert "_reach" in record.texts["unexpected/traceback"]
+    assert runner.run(job(Broken("")))[0].status == "ok"
+
+
+def test_bytes_of_a_run_are_known_without_its_workload(runner: Runner) -> None:
+    spec = job(Broken("footprint"))
+    assert spec.written(runner.run(spec)[0]) == 0
+
+
+class Unstorable(Broken):
+    """Gives a phase that no file can hold."""
+
+    def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
+        (phase,) = super().parse(case, outputs).phases
+        return Parsed(phases=(replace(phase, bytes=None),))  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_stored_is_a_failed_run(runner: Runner, tmp_path: Path) -> None:
+    store, summary = Store.create(tmp_path / "store"), Summary()
+    with RecordWriter(store, summary, lambda _: None) as records:
+        for repetition, work in enumerate((Unstorable(""), Broken(""))):
+            records.keep(runner.run(job(work, repetition=repetition))[0])
+    ((failed, reason),) = summary.failures
+    assert (summary.ok, store.status(failed)) == (1, "failed")
+    assert reason.startswith("what the run gave cannot be stored: ")
+    assert "Traceback" in store.read(failed).texts["unexpected/traceback"]
 
 
 def test_a_program_that_hangs_is_a_timeout_and_is_ended(runner: Runner) -> None:

@@ -239,3 +239,48 @@ def test_the_facts_of_a_damaged_record_are_no_error() -> None:
         from fsmatrix.results.audits.replay import fidelity
 
         assert not list(fidelity(record(phase("replay", facts=facts))))
+
+
+@pytest.mark.parametrize("mode", ["timed", "closed, time_scale: 1"])
+def test_times_that_never_come_fail_their_runs_only(tmp_path: Path, mode: str) -> None:
+    """The other workload of the campaign has its run."""
+
+    def late(to: Recorder) -> None:
+        to.there(b"f", 100)
+        to.do(Kind.STAT, b"f")
+        to.do(Kind.STAT, b"f", at=(1 << 63) - 2)
+
+    path = trace(tmp_path / "t.h5", late)
+    more = "  plain: {workload: pattern, options: {pattern: seq-write, bytes_per_process: 1MiB}}"
+    _, records, errors = run(campaign(tmp_path, f"trace: {path}, mode: {mode}", more=more))
+    said = {json.loads(record.case)["workload"]: record for record in records}
+    assert said["pattern"].status == "ok", errors
+    assert said["replay"].status == "failed"
+    assert "9.22e+09 s after the first" in said["replay"].error
+    assert "choose a window" in said["replay"].error
+
+
+@pytest.mark.parametrize("mode", ["closed", "queue", "timed"])
+@pytest.mark.parametrize("fill", ["sparse", "filled"])
+@pytest.mark.parametrize("result", [0, -27])
+def test_a_truncate_beyond_all_files_is_skipped(
+    tmp_path: Path, mode: str, fill: str, result: int
+) -> None:
+    def far(to: Recorder) -> None:
+        to.there(b"f", 100)
+        to.do(Kind.OPEN, b"f")
+        to.do(Kind.TRUNCATE, b"f", offset=(1 << 63) - 1, result=result)
+        to.do(Kind.READ, b"f", 100)
+        to.do(Kind.CLOSE, b"f")
+
+    path, root = trace(tmp_path / "t.h5", far), tmp_path / "root"
+    root.mkdir()
+    for window in (None, ("2ms", "60ms")):  # or before the window begins
+        work = workload(trace=str(path), mode=mode, fill=fill, window=window)
+        facts = play(work, case_of(), root)
+        assert facts["kinds"]["read"]["agreed"] == 1
+        if not window and mode != "queue":
+            (skipped,) = facts["kinds"]["truncate"]["skipped"].values()
+            assert skipped == 1
+        assert (root / "f").stat().st_size == 100
+        assert work.footprint(case_of()).space <= 200

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fsmatrix.traces.capture import order
+from fsmatrix.traces.capture.processes import OpenFile, Table
 from tests.traces.capture.texts import read
 
 OPEN = '1 openat(AT_FDCWD, "a", O_RDWR|O_CREAT|O_EXCL, 0666) = 3'
@@ -323,3 +328,91 @@ def test_a_call_whose_end_is_lost(tmp_path: Path) -> None:
     )
     assert got.said == ["create a", "fsync a = ?", "write a 0+1 = 1", "write a 1+1 = 1"]
     assert got.header.unseen == {"a line that is malformed": 1}
+
+
+@pytest.mark.parametrize("flags", ["O_RDWR", "O_RDWR|O_CLOEXEC"])
+def test_forks_of_a_process_with_many_descriptors_cost_little(tmp_path: Path, flags: str) -> None:
+    """Each child has all of them; tables of their own would hold two million entries."""
+    descriptors, children = 4000, 500
+    lines = [f'1 open("f{n % 10}", {flags}) = {n + 3}' for n in range(descriptors)]
+    for child in range(2, children + 2):
+        lines += [
+            f"1 fork() = {child}",
+            f'1 open("g", O_RDWR) = {descriptors + child + 3}',
+            f"{child} close({child + 1}) = 0",
+            f'{child} execve("/bin/x", [...], 0x7f) = 0',
+            f"{child} close_range(3, {descriptors // 2}, 0) = 0",
+            f"{child} +++ exited with 0 +++",
+        ]
+    tracemalloc.start()
+    got = read(tmp_path, *lines)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 << 20
+    assert sum(said.startswith("close") for said in got.said) == 0  # process 1 has all of them
+    closed = 1 if "CLOEXEC" in flags else descriptors // 2 - 2
+    assert got.header.facts["closes_of_copies"] == children * closed
+
+
+NUMBERS = st.sampled_from([0, 1, 2, 255, 256, 257, 65535, 65536, 1 << 24, (1 << 31) - 1])
+Step = tuple[str, int, int, int, bool]
+STEPS: st.SearchStrategy[list[Step]] = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "pop", "mark", "mark_all", "cut", "fork", "end", "exec"]),
+        st.integers(0, 5),
+        NUMBERS,
+        NUMBERS,
+        st.booleans(),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(STEPS)
+def test_shared_tables_are_like_tables_of_their_own(
+    steps: list[tuple[str, int, int, int, bool]],
+) -> None:
+    """What ends with a table is what no other table has, by number."""
+    tables, plain = [Table()], [dict[int, tuple[OpenFile, bool]]()]
+    for what, which, number, last, flag in steps:
+        which %= len(tables)
+        table, own = tables[which], plain[which]
+        ended = None
+        if what == "put" and number not in own:
+            own[number] = (OpenFile(b"", users=1), flag)
+            table.put(number, own[number][0], flag)
+        elif what == "pop":
+            file = table.pop(number)
+            assert file is (own.pop(number, (None, False))[0])
+            if file is not None:
+                file.users -= 1
+        elif what == "mark" and number in own:
+            table.mark(number, flag)
+            own[number] = (own[number][0], flag)
+        elif what == "mark_all":
+            table.mark_all(number, last)
+            own.update({n: (file, True) for n, (file, _) in own.items() if number <= n <= last})
+        elif what == "cut":
+            ended = table.cut(number, last), [n for n in own if number <= n <= last]
+        elif what == "exec":
+            kept, table.cloexec = table.cloexec, type(table.cloexec)()
+            ended = kept, [n for n in own if own[n][1]]
+        elif what == "fork" and len(tables) < 6:
+            tables.append(table.copy())
+            plain.append(dict(own))
+        elif what == "end" and len(tables) > 1:
+            ended = table.cut(), list(own)
+            del tables[which], plain[which]
+        if ended is not None:
+            gone = [own.pop(n)[0] for n in sorted(ended[1])]
+            released = list(ended[0].release())
+            for file in released:
+                file.users -= 1
+            left = Counter(id(file) for each in plain for file, _ in each.values())
+            assert [file for file in released if not file.users] == [
+                file for file in gone if not left[id(file)]
+            ]
+        for table, own in zip(tables, plain, strict=True):
+            for n in (0, 1, 2, 255, 256, 257, 65535, 65536, 1 << 24, (1 << 31) - 1, 1 << 40, -1):
+                assert table.get(n) is own.get(n, (None, False))[0]

@@ -9,7 +9,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.local.devices.bare.disks import Disk, holders, partitions, root_disks
+from fsmatrix.backends.local.devices.bare.disks import (
+    Disk,
+    disk_of,
+    holders,
+    partitions,
+    root_disks,
+)
+from fsmatrix.backends.system import loopdev
+from fsmatrix.backends.system.devices import SYS_BLOCK
 from fsmatrix.backends.system.mounts import Mount, parse_mountinfo
 
 PROC = Path("/proc")
@@ -27,7 +35,7 @@ def of(disk: Disk, device: str) -> str:
     parts = partitions(disk.whole)
     if parts and not disk.is_partition:
         return f"{device} is in use: it has partitions ({', '.join(parts.values())})"
-    names = {disk.whole: "its disk", **parts, disk.number: "it"}
+    names = _named(disk, parts)
     return next(
         (
             f"{device} is in use: {text}"
@@ -36,11 +44,16 @@ def of(disk: Disk, device: str) -> str:
                 *_swaps(names),
                 *_built_on(names),
                 *_loops(names),
+                *_behind(disk),
                 *_claimed(disk, parts),
             )
         ),
         "",
     )
+
+
+def _named(disk: Disk, parts: dict[str, str]) -> dict[str, str]:
+    return {disk.whole: "its disk", **parts, disk.number: "it"}
 
 
 def _mounted(names: dict[str, str]) -> Iterator[str]:
@@ -88,6 +101,24 @@ def _loops(names: dict[str, str]) -> Iterator[str]:
             text = f"{os.major(facts.st_rdev)}:{os.minor(facts.st_rdev)}"
             if stat.S_ISBLK(facts.st_mode) and text in names:
                 yield f"{file.parts[-3]} is built on {names[text]}"
+
+
+def _behind(disk: Disk) -> Iterator[str]:
+    """Other ways to what is behind a loop device, which the kernel does not claim for it."""
+    own = f"/dev/{(SYS_BLOCK / disk.whole).resolve().name}"
+    behind = loopdev.backing(own)
+    if behind is None:
+        return
+    for other in loopdev.attached_to(behind.inode, behind.filesystem):
+        if other.device != own:
+            yield f"{behind.file}, the file behind it, is behind {other.device} too"
+    with suppress(FileNotFoundError):
+        facts = Path(behind.file).stat()
+        if stat.S_ISBLK(facts.st_mode):
+            below = disk_of(facts.st_rdev, behind.file)
+            names = _named(below, partitions(below.whole))
+            for text in (*_mounted(names), *_swaps(names), *_built_on(names)):
+                yield f"of {behind.file}, which is behind it, {text}"
 
 
 def _claimed(disk: Disk, parts: dict[str, str]) -> Iterator[str]:

@@ -14,14 +14,14 @@ from fsmatrix.suite.workloads.streams.replay.survey import KINDS, Integers, Mask
 from fsmatrix.suite.workloads.streams.replay.work import (
     ALIGNMENT,
     LARGEST,
+    MOST_OFFSET,
+    MOST_TIME,
     OPENING,
     Work,
     is_data,
 )
 from fsmatrix.traces.model import FLAGS, Columns
 
-MOST_OFFSET = (1 << 63) - 1 - (1 << 31)  # that a player takes
-MOST_TIME = 1 << 60
 NOTHING_CAPTURED = -1  # source of an operation that was added
 
 

@@ -14,6 +14,7 @@ from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results.histogram import BINS, bin_of
 from fsmatrix.suite.workloads.streams.replay.work import (
     ALIGNMENT,
+    MOST_OFFSET,
     ON_HANDLES,
     OPENING,
     Work,
@@ -209,13 +210,19 @@ def _sizes(survey: Survey, part: Columns, file: npt.NDArray[np.uint32]) -> None:
     survey.read += int(size[is_read].sum())
     survey.data[file[data]] = True
     np.add.at(survey.asked, file[is_write], size[is_write])
-    longest = np.where(kind == Kind.TRUNCATE, offset.astype(np.int64), 0)
-    longest[data] = offset[data].astype(np.int64) + moved(part)[data]
-    np.maximum.at(survey.end, file, longest)
+    np.maximum.at(survey.end, file, _reached(part))
     if data.any():
         survey.largest = max(survey.largest, int(size[data].max()))
         askew = (offset[data] % ALIGNMENT != 0) | (size[data] % ALIGNMENT != 0)
         survey.unaligned += int(askew.sum())
+
+
+def _reached(part: Columns) -> Integers:
+    """Last byte + 1 of its file that each operation reached; 0 if it failed or is not played."""
+    kind, offset, result = part["kind"], part["offset"], part["result"]
+    is_truncate = (kind == Kind.TRUNCATE) & ((result >= 0) | (result == UNKNOWN))
+    counts = (is_truncate | is_data(kind)) & (offset <= MOST_OFFSET)
+    return np.where(counts, offset.astype(np.int64) + moved(part), 0)
 
 
 def class_name(name: bytes) -> str:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import Flag, Kind, Place
 from fsmatrix.suite.workloads.streams.replay.survey import Integers, Mask, Survey, parents
-from fsmatrix.suite.workloads.streams.replay.work import NAME_MAX, OPENING, Work
+from fsmatrix.suite.workloads.streams.replay.work import MOST_OFFSET, NAME_MAX, OPENING, Work
 from fsmatrix.traces.model import ABSENT, UNKNOWN, Columns, Operations
 
 CLOSED = -1  # flags of a slot that is not open
@@ -67,7 +67,7 @@ def _carry_out(state: State, slots: npt.NDArray[np.uint32], block: Columns) -> N
     )
     for kind, flags, slot, file, file2, offset, moved in rows:
         if kind == Kind.WRITE:
-            size[file] = max(size[file], offset + moved)
+            size[file] = max(size[file], offset + moved if offset <= MOST_OFFSET else 0)
         elif kind in OPENING:
             opened[slot] = flags
             if flags & Flag.TRUNCATE:
@@ -77,7 +77,7 @@ def _carry_out(state: State, slots: npt.NDArray[np.uint32], block: Columns) -> N
         elif kind == Kind.CLOSE:
             opened[slot] = CLOSED
         elif kind == Kind.TRUNCATE:
-            size[file] = offset
+            size[file] = offset if offset <= MOST_OFFSET else size[file]
         elif kind == Kind.MKDIR:
             size[file], state.directory[file] = 0, True
         elif kind == Kind.RENAME:

@@ -19,6 +19,8 @@ NAME_MAX = 255  # bytes of one part of a path
 ALIGNMENT = 4096  # of O_DIRECT; safe on every device
 PIECE = 1 << 20  # bytes of one write that fills a file of the tree
 LARGEST = MAX_OP_BYTES - 2 * ALIGNMENT  # of one operation, so that it can still be widened
+MOST_OFFSET = (1 << 63) - 1 - (1 << 31)  # that a player takes
+MOST_TIME = 1 << 57  # ns that it waits for an operation, some four years
 ON_HANDLES = (int(Kind.READ), int(Kind.WRITE), int(Kind.FSYNC), int(Kind.CLOSE), int(Kind.TRUNCATE))
 OPENING = (int(Kind.OPEN), int(Kind.CREATE))
 
