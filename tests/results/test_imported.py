@@ -23,7 +23,7 @@ from fsmatrix.results.formats.base import Format, Note, Parsed, totals
 from fsmatrix.results.formats.registry import KnownFormat, matching, recognise
 from fsmatrix.results.histogram import BINS
 from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
-from fsmatrix.suite.importing.imported import ContradictionError, Source, records, run_ids
+from fsmatrix.suite.importing.imported import ContradictionError, Source, case_id, records
 
 WRITE = totals("write", 2.0, 1 << 20, 256)
 PARSED = Parsed(
@@ -100,7 +100,9 @@ def test_processes_per_node_only_if_both_are_known(
 def test_ids_come_from_the_source_and_pair_across_targets() -> None:
     first, second = records([PARSED, PARSED], SOURCE, {"target": "a"})
     other = records([PARSED], replace(SOURCE, sha256="cd" * 32, file="b"), {"target": "b"})[0]
-    assert [first.run_id, second.run_id] == run_ids(SOURCE.sha256, 2)
+    assert [first.run_id, second.run_id] == [
+        f"{case_id(SOURCE.sha256, index)}-r{index + 1:04d}-a1" for index in range(2)
+    ]
     assert first.run_id == f"{first.case_id}-r0001-a1"
     assert len({first.case_id, second.case_id, other.case_id}) == 3
     assert first.work_id == second.work_id == other.work_id

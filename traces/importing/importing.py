@@ -12,6 +12,13 @@ from fsmatrix.traces.importing.registry import IMPORTERS
 from fsmatrix.traces.model import Header, TraceError
 from fsmatrix.traces.writer import writing
 
+# In what is no trace, but comes from a tool that takes them -> what to do.
+NEARLY = (
+    (b"usecs/call     calls", "counts of strace -c; a trace has the calls: strace -f -ttt -T -y"),
+    (b"# DXT, file_id", "the text of darshan-dxt-parser: import the log itself (.darshan)"),
+    (b"# darshan log version", "the text of darshan-parser: import the log itself (.darshan)"),
+    (b"\x07tae", "blktrace's own file: make a text of it by blkparse -i"),
+)
 FOLDER_ADVICE = "name the working directory of the program with --folder, or trace with -y"
 
 
@@ -66,9 +73,9 @@ def _recognised(inputs: Sequence[Path]) -> str:
         name = next((name for name, each in importers.items() if each.recognises(begin)), "")
         if not name:
             formats = ", ".join(importers)
-            raise TraceError(
-                path, f"not a trace of a known format; name one with --format: {formats}"
-            )
+            advice = next((text for sign, text in NEARLY if sign in begin), "")
+            advice = advice or f"not a trace of a known format; name one with --format: {formats}"
+            raise TraceError(path, advice)
         if common and name != common:
             raise TraceError(path, f"has the format {name}, but {inputs[0]} has {common}")
         common = name

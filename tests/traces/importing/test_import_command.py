@@ -76,6 +76,23 @@ def test_every_format_is_recognised_by_content(tmp_path: Path, log: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        (b"% time     seconds  usecs/call     calls    errors syscall\n", "strace -c; .* -f -ttt"),
+        (b"# darshan log version: 3.41\n# compression method: ZLIB\n", "import the log itself"),
+        (b"# darshan log version: 3.41\n# DXT, file_id: 5, ...\n", "darshan-dxt-parser"),
+        (b"\x07tae\0\0\0\0", "blkparse -i"),
+    ],
+)
+def test_what_is_nearly_a_trace_gets_the_advice_that_applies(
+    tmp_path: Path, log: Path, text: bytes, advice: str
+) -> None:
+    log.write_bytes(text)
+    with pytest.raises(TraceError, match=f"a.log: .*{advice}"):
+        import_traces([log], tmp_path / "t.h5")
+
+
+@pytest.mark.parametrize(
     ("encoding", "reason"),
     [
         ("utf-16", "is UTF-16 or UTF-32; turn it into UTF-8"),
