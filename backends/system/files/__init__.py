@@ -1,4 +1,4 @@
-"""What the kernel knows of a file: where its extents lie, which of its pages are cached.
+"""What is known of a file: where its extents lie, which pages are cached, who may change it.
 
-`extents` and `residency` may be imported.
+`extents`, `residency` and `trusted` may be imported.
 """

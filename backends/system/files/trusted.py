@@ -6,14 +6,18 @@ a directory above it can put another one in its place.
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import stat
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from fsmatrix.results.files import trust
+
+_MOST_LINKS = 40  # on the way to one path, as the kernel has it
 
 
 def distrust(folder: Path, environ: Mapping[str, str] = os.environ) -> str:
@@ -43,17 +47,59 @@ def distrust(folder: Path, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def distrust_file(file: Path, environ: Mapping[str, str] = os.environ) -> str:
-    """Why somebody else could change a file that root or we have installed (empty: nobody could).
+    """Why somebody else could change a file that we start or load (empty: nobody could).
 
-    OSError if it is not there.
+    As `distrust_way`; in the folders of the file and of a link to it others may make nothing
+    either.  OSError if it is not there.
     """
-    owners, place = _owners(environ), file.resolve(strict=True)
-    facts = place.lstat()
-    if facts.st_uid not in owners:
-        return f"{place} belongs to {_name(facts.st_uid)}"
-    if not stat.S_ISREG(facts.st_mode):
+    place = file.resolve(strict=True)
+    if not place.is_file():
         return f"{place} is no regular file"
-    return _open(place, facts) or _above(place, owners)
+    return distrust_way(file, environ, closed=(place, place.parent, file.parent))
+
+
+def distrust_way(
+    end: Path, environ: Mapping[str, str] = os.environ, closed: Sequence[Path] = ()
+) -> str:
+    """Why somebody else could change where an absolute path leads (empty: nobody could).
+
+    Looked at are `end`, and the folders and links that the kernel passes on the way to it: they
+    must be root's, ours, or of who called sudo, and nobody else may rename in them (the sticky
+    bit is enough, but for those that are `closed`).  Who could replace the very Python that
+    runs this is trusted, and so is what he would do that by.  OSError if there is no such path.
+    """
+    own = dict(_passed(Path(sys.executable))) if sys.executable else {}
+    owners = _owners(environ) | {facts.st_uid for facts in own.values()}
+    for part, facts in _passed(end):
+        if part in own:
+            continue
+        if facts.st_uid not in owners:
+            return f"{part} belongs to {_name(facts.st_uid)}, who could replace it or what is in it"
+        sticky = part not in closed
+        if not stat.S_ISLNK(facts.st_mode) and (reason := _open(part, facts, sticky)):
+            return reason
+    return ""
+
+
+def _passed(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """What the kernel passes on the way to an absolute path, the path's end too."""
+    here, ahead, links = Path("/"), [*reversed(path.parts[1:])], 0
+    yield here, here.lstat()
+    while ahead:
+        part = here / ahead.pop()
+        if part.name == "..":
+            here = here.parent
+            continue
+        facts = part.lstat()
+        yield part, facts
+        if not stat.S_ISLNK(facts.st_mode):
+            here = part
+            continue
+        if (links := links + 1) > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        target = part.readlink()
+        ahead += [word for word in reversed(target.parts) if word != "/"]
+        here = Path("/") if target.is_absolute() else here
 
 
 def _above(place: Path, owners: set[int]) -> str:
@@ -87,9 +133,12 @@ def _owners(environ: Mapping[str, str]) -> set[int]:
     return owners
 
 
-def _open(part: Path, facts: os.stat_result) -> str:
-    """Why others can rename entries of a directory (empty: they cannot)."""
-    if facts.st_mode & stat.S_ISVTX:
+def _open(part: Path, facts: os.stat_result, sticky: bool = True) -> str:
+    """Why others can rename entries of a directory (empty: they cannot).
+
+    `sticky`: where that bit is set they cannot.
+    """
+    if sticky and facts.st_mode & stat.S_ISVTX:
         return ""
     private = facts.st_gid in (0, facts.st_uid)  # a user's own group has the user's number
     if facts.st_mode & stat.S_IWOTH or (facts.st_mode & stat.S_IWGRP and not private):
