@@ -88,8 +88,14 @@ class DaosDfuse(DfuseNode):
 
     def program_refusal(self, level: Level, program: str) -> str:
         """Statically linked programs cannot be intercepted."""
-        kind = str(level.get("interception", self._chosen.interception))
-        return interception.program_refusal(kind, program)
+        return interception.program_refusal(self._interception(level), program)
+
+    def programs_speak(self, level: Level) -> bool:
+        """By the library that is put into them, if one is."""
+        return self._interception(level) != interception.NONE
+
+    def _interception(self, level: Level) -> str:
+        return str(level.get("interception", self._chosen.interception))
 
     def attributes(self) -> dict[str, Scalar]:
         """Of the container; how the mount caches, and the library around it."""

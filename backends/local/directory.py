@@ -80,6 +80,7 @@ class Directory(Backend):
     name = "directory"
     Options = DirectoryOptions
     access_type = PathAccess
+    network = False
 
     @property
     def _chosen(self) -> DirectoryOptions:

@@ -57,6 +57,7 @@ class Tmpfs(Backend):
     name = "tmpfs"
     Options = TmpfsOptions
     access_type = PathAccess
+    network = False
     cache_states = frozenset({"warm"})
     reference = True
 
