@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from fsmatrix.backends.access import Access
+from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.errors import BackendError as BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import PREFIX
@@ -89,6 +89,7 @@ class Backend(NodeSide):
     testbed: ClassVar[str] = ""  # the system of the test bed that it works on; empty: on none
     testbed_options: ClassVar[Mapping[str, str]] = {}  # option -> what a test bed tells for it
     reference: ClassVar[bool] = False  # memory: shown only on request, never ranked
+    network: ClassVar[bool] = True  # processes that work on it speak to servers, or mount for them
     pace: ClassVar[Pace] = Pace()
 
     def __init__(self, options: BackendOptions) -> None:
@@ -148,6 +149,11 @@ class Backend(NodeSide):
         """Why it cannot make a level on a bed with these attributes (empty: it can).  Pure."""
         del level, attributes
         return ""
+
+    def programs_speak(self, level: Level) -> bool:
+        """Whether a program that works on it speaks to its servers itself.  Pure."""
+        del level
+        return self.network and not issubclass(self.access_type, PathAccess)
 
     def program_refusal(self, level: Level, program: str) -> str:
         """Why a program (its path; empty: the player) cannot work on it (empty: it can)."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Mapping
 
+from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.system import tools
 from fsmatrix.suite.launchers.allocation import Allocation
 from fsmatrix.suite.launchers.base import PROBE_SECONDS, LauncherError
 
@@ -22,22 +23,13 @@ def allocation(environ: Mapping[str, str]) -> Allocation | None:
 
 def _hosts(nodes: str) -> tuple[str, ...]:
     """Names in a list such as "node[1,3-4]": Slurm knows its own notation best."""
-    argv = ["scontrol", "show", "hostnames", nodes]
-    trouble = ""
     try:
-        done = subprocess.run(
-            argv,
-            capture_output=True,
-            text=True,
-            timeout=PROBE_SECONDS,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        done = tools.run(["scontrol", "show", "hostnames", nodes], PROBE_SECONDS, check=False)
         names = tuple(done.stdout.split())
         if done.returncode == 0 and names:
             return names
         trouble = done.stderr.strip() or f"status {done.returncode}"
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except ToolError as error:
         trouble = str(error)
     raise LauncherError(
         f"the nodes of this Slurm allocation ({nodes}) cannot be read: scontrol show hostnames: "

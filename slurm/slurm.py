@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from fsmatrix.backends.system import tools
 from fsmatrix.results.currentjob import NO_JOB, CurrentJob
 from fsmatrix.slurm.nodes import allocation
 from fsmatrix.slurm.scheduler import (
@@ -239,9 +240,16 @@ def _environment(environ: Mapping[str, str], script: str) -> dict[str, str]:
 
 def _ask(argv: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
     """What a command of Slurm answers on standard output."""
+    program = tools.find(argv[0])
+    if program is None:
+        raise SchedulerError(
+            tools.refusal(argv[0])
+            or f"{argv[0]} is not on PATH: this machine is not a login node of a Slurm cluster "
+            "(fsmatrix testbed up slurm makes one to try)"
+        )
     try:
         done = subprocess.run(
-            argv,
+            [program, *argv[1:]],
             cwd=cwd,
             env=env,
             capture_output=True,
@@ -252,11 +260,6 @@ def _ask(argv: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | 
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # a Ctrl-C is not for it
         )
-    except FileNotFoundError as error:
-        raise SchedulerError(
-            f"{argv[0]} is not on PATH: this machine is not a login node of a Slurm cluster "
-            "(fsmatrix testbed up slurm makes one to try)"
-        ) from error
     except subprocess.TimeoutExpired as error:
         raise SchedulerAway(f"{argv[0]} did not answer within {SECONDS:g} s") from error
     if done.returncode == 0:

@@ -24,11 +24,11 @@ from fsmatrix.backends.ceph.places import own
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal import owned_dirs
-from fsmatrix.backends.journal.trusted import shared_refusal
 from fsmatrix.backends.local import provenance
 from fsmatrix.backends.local.directory import place_refusal
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import path_of
+from fsmatrix.backends.system.files.trusted import shared_refusal
 from fsmatrix.backends.system.mounts import mount_of, mounts
 from fsmatrix.results.evidence.values import Json, JsonObject, text
 

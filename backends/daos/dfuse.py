@@ -24,11 +24,11 @@ from fsmatrix.backends.daos.mounts.options import FACTORS, FOUND, DaosDfuseOptio
 from fsmatrix.backends.daos.state import facts as daos_facts
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal import owned_dirs
-from fsmatrix.backends.journal.trusted import shared_refusal
 from fsmatrix.backends.local import provenance
 from fsmatrix.backends.local.directory import place_refusal
 from fsmatrix.backends.local.mounts import fuse, mounting
 from fsmatrix.backends.local.provenance import path_of
+from fsmatrix.backends.system.files.trusted import shared_refusal
 from fsmatrix.backends.system.mounts import mounts
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, text
@@ -89,8 +89,14 @@ class DaosDfuse(DfuseNode):
 
     def program_refusal(self, level: Level, program: str) -> str:
         """Statically linked programs cannot be intercepted."""
-        kind = str(level.get("interception", self._chosen.interception))
-        return interception.program_refusal(kind, program)
+        return interception.program_refusal(self._interception(level), program)
+
+    def programs_speak(self, level: Level) -> bool:
+        """By the library that is put into them, if one is."""
+        return self._interception(level) != interception.NONE
+
+    def _interception(self, level: Level) -> str:
+        return str(level.get("interception", self._chosen.interception))
 
     def attributes(self) -> dict[str, Scalar]:
         """Of the container; how the mount caches, and the library around it."""

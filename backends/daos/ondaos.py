@@ -72,7 +72,7 @@ class OnDaos(Backend):
     @classmethod
     def uninstalled(cls) -> str:
         """The tool is not there, or DAOS's libraries keep MPI from starting."""
-        return together.clash() if daos_client.installed() else daos_client.MISSING
+        return together.clash() if daos_client.installed() else daos_client.absence()
 
     def refusal(self) -> str:
         """No tool, no such pool or container, or a pool that cannot hold its properties."""

@@ -101,7 +101,7 @@ def client_facts(client: Client, path: str, mount: Mount) -> dict[str, Json]:
     facts: dict[str, Json] = {"network_filesystem": client.name}
     for name, argv in client.commands(path, mount).items():
         if tools.find(argv[0]) is None:
-            facts[name] = {"error": f"{argv[0]} is not installed"}
+            facts[name] = {"error": tools.refusal(argv[0]) or f"{argv[0]} is not installed"}
             continue
         try:
             facts[name] = tools.run(argv, deadline=DEADLINE).stdout.strip()

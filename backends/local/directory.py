@@ -24,11 +24,12 @@ from fsmatrix.backends.base import (
     Usable,
 )
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import owned_dirs, tree, trusted
+from fsmatrix.backends.journal import owned_dirs, tree
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import clients, deployment, provenance
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import devices
+from fsmatrix.backends.system.files.trusted import shared_refusal
 from fsmatrix.backends.system.mounts import MEMORY_TYPES, Mount, mount_of
 from fsmatrix.backends.system.removal import remove_tree
 from fsmatrix.results.evidence.deployment import Deployment
@@ -86,6 +87,7 @@ class Directory(Backend):
     name = "directory"
     Options = DirectoryOptions
     access_type = PathAccess
+    network = False
 
     @property
     def _chosen(self) -> DirectoryOptions:
@@ -100,8 +102,8 @@ class Directory(Backend):
         """Why nothing may be written there."""
         try:
             path = expand(self._chosen.path)
-            shared = "" if self._shared else trusted.shared_refusal(path)
-            return place_refusal(path) or shared or self._unexpected()
+            reason = place_refusal(path) or ("" if self._shared else shared_refusal(path))
+            return reason or self._unexpected()
         except BackendError as error:
             return str(error)
 
@@ -198,7 +200,7 @@ class Directory(Backend):
             )
         if access.held:
             tree.held(*access.held)
-        elif reason := trusted.shared_refusal(folder):
+        elif reason := shared_refusal(folder):
             raise BackendError(f"{reason} (on {host})")
 
     @classmethod

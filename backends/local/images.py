@@ -19,8 +19,8 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry, Journal
 from fsmatrix.backends.journal.proof import LeftAlone
 from fsmatrix.backends.journal.rollback import undo_image
-from fsmatrix.backends.journal.trusted import shared_refusal
 from fsmatrix.backends.system import tools
+from fsmatrix.backends.system.files.trusted import shared_refusal
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.values import text, whole

@@ -93,6 +93,7 @@ class LocalBackend(Backend):
 
     Options: ClassVar[type[BackendOptions]] = LocalOptions
     access_type = PathAccess
+    network = False
     fstype: ClassVar[str]
     program: ClassVar[str]  # mkfs.xfs
     version_option: ClassVar[str] = "-V"

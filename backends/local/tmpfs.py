@@ -23,11 +23,12 @@ from fsmatrix.backends.base import (
     Usable,
 )
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import owned_dirs, tree, trusted
+from fsmatrix.backends.journal import owned_dirs, tree
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import deployment, provenance
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import path_of
+from fsmatrix.backends.system.files.trusted import shared_refusal
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
@@ -57,6 +58,7 @@ class Tmpfs(Backend):
     name = "tmpfs"
     Options = TmpfsOptions
     access_type = PathAccess
+    network = False
     cache_states = frozenset({"warm"})
     reference = True
 
@@ -194,4 +196,4 @@ def _path_refusal(path: str) -> str:
         return f"{path} is {fstype}, not tmpfs"
     if not os.access(place, os.W_OK | os.X_OK):
         return f"{path} is not writable"
-    return trusted.shared_refusal(place) or tree.inside_refusal(place)
+    return shared_refusal(place) or tree.inside_refusal(place)

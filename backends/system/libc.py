@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 import signal
+import socket
+import struct
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +19,13 @@ _SYS_FSOPEN = 430  # on every architecture; Linux 5.2
 _FSOPEN_CLOEXEC = 1
 NEW_MOUNTS = 0x00020000  # linux/sched.h
 NEW_IPC = 0x08000000
+NEW_NET = 0x40000000
+_SIOCGIFFLAGS, _SIOCSIFFLAGS = 0x8913, 0x8914  # linux/sockios.h
+_SIOCSIFADDR = 0x8916
+_TUNSETIFF, _TUNSETPERSIST = 0x400454CA, 0x400454CB  # linux/if_tun.h
+_IFF_UP, _IFF_TAP = 0x1, 0x2
+_TUN = "/dev/net/tun"
+_LINK, _ADDRESS = b"node0", "192.0.2.1"  # RFC 5737: nobody's
 _MS_NOSUID, _MS_NODEV, _MS_REMOUNT, _MS_BIND = 0x2, 0x4, 0x20, 0x1000  # linux/mount.h
 _MS_REC, _MS_SLAVE = 0x4000, 0x80000
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -100,3 +111,57 @@ def bind(path: Path, point: Path) -> None:
     _check(libc().mount(*names, None, _MS_BIND, None), str(point))
     flags = _MS_REMOUNT | _MS_BIND | _MS_NOSUID | _MS_NODEV
     _check(libc().mount(None, names[1], None, flags, None), str(point))
+
+
+@contextlib.contextmanager
+def own_network(link: bool = False) -> Iterator[None]:
+    """A network of this thread's own meanwhile, in which what it starts stays; OSError if none.
+
+    Nobody outside reaches what listens there, and nothing there reaches anybody: it has `lo`
+    alone, and with `link` an interface that leads nowhere.  Unix sockets with a path go through.
+    """
+    before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _check(libc().unshare(NEW_NET), "unshare")
+        try:
+            _up(b"lo")
+            if link:
+                _make_link()
+            yield
+        finally:
+            _check(libc().setns(before, NEW_NET), "setns")
+    finally:
+        os.close(before)
+
+
+def enter_network(namespace: str) -> None:
+    """Go on in the network that this file is; threads that there are already stay where they are.
+
+    OSError if that is not allowed.
+    """
+    handle = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _check(libc().setns(handle, NEW_NET), namespace)
+    finally:
+        os.close(handle)
+
+
+def _up(interface: bytes) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        asked = struct.pack("16sh22x", interface, 0)
+        flags = struct.unpack("16sh22x", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, asked))[1]
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", interface, flags | _IFF_UP))
+
+
+def _make_link() -> None:
+    """An interface that is not `lo`, with an address: Open MPI 5 starts no daemons without."""
+    handle = os.open(_TUN, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.ioctl(handle, _TUNSETIFF, struct.pack("16sh22x", _LINK, _IFF_TAP))
+        fcntl.ioctl(handle, _TUNSETPERSIST, 1)  # until the namespace ends
+    finally:
+        os.close(handle)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        address = struct.pack("16sHH4s16x", _LINK, socket.AF_INET, 0, socket.inet_aton(_ADDRESS))
+        fcntl.ioctl(any_socket, _SIOCSIFADDR, address)
+    _up(_LINK)

@@ -17,7 +17,12 @@ def missing(program: str) -> str:
 
 
 def lacking(name: str) -> str:
-    """In words that a thing is missing: "mkfs.xfs is missing: apt-get install xfsprogs"."""
+    """In words that a thing is missing: "mkfs.xfs is missing: apt-get install xfsprogs".
+
+    Or, of a program that is there, why root does not run it.
+    """
+    if reason := tools.refusal(name):
+        return reason
     cure = install(name)
     return f"{name} is missing: {cure}" if cure else f"{name} is missing"
 

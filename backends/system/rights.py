@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cache
 from pathlib import Path
+
+from fsmatrix.backends.system import libc
 
 
 class Capability(IntEnum):
@@ -19,3 +22,16 @@ def has(capability: Capability) -> bool:
         if line.startswith("CapEff:"):
             return bool(int(line.split()[1], 16) >> capability & 1)
     return True  # a kernel that does not tell
+
+
+@cache
+def network_refusal(link: bool = False) -> str:
+    """Why this process gives nothing a network of its own (empty: it can): it is tried.
+
+    `link`: as for `libc.own_network`.
+    """
+    try:
+        with libc.own_network(link):
+            return ""
+    except OSError as error:
+        return f"no network namespace can be made here ({error})"

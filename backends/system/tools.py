@@ -2,6 +2,7 @@
 
 Each is in a session of its own: a Ctrl-C of the terminal, or a signal to our process group, is for
 us, and a tool that it ended would look like one that failed.
+Whatever the suite starts is found here: `find` is the one place that decides what root runs.
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ import re
 import shlex
 import shutil
 import signal
-import stat
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fsmatrix.backends.errors import NoAnswer, ToolError
+from fsmatrix.backends.system.files import trusted
 from fsmatrix.backends.system.workfolder import work_folder
 
 DEADLINE = 10.0  # seconds, unless the caller knows better
 _GRACE = 1.0  # seconds that a killed program gets to disappear
+VOUCHED = "FSMATRIX_PATH"  # folders that the user vouches for, as PATH has them
 _SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
@@ -42,10 +44,78 @@ class Ran:
         return " ".join((self.stderr.strip() or self.stdout.strip() or "no output").split())
 
 
-def find(name: str) -> str | None:
-    """Path of a program on PATH or in the system's sbin folders; None if there is none."""
-    folders = [os.environ.get("PATH", os.defpath), *_SYSTEM_FOLDERS]
-    return shutil.which(name, path=os.pathsep.join(folders))
+def find(name: str, folder: str | None = None) -> str | None:
+    """Absolute path of a program that may be started; None if there is none.
+
+    `name` is looked for in `folder`, else in FSMATRIX_PATH, PATH and the system's sbin folders; one
+    with a slash is a path.  The first one counts: root starts none that somebody else could change
+    (`refusal` says so), unless FSMATRIX_PATH names a folder above it.
+    """
+    program = _first(name, folder)
+    return program if program and not _distrust(program) else None
+
+
+def refusal(name: str, folder: str | None = None) -> str:
+    """Why root does not start the program that `find` came upon (empty: it does, or none is there).
+
+    In a sentence with the remedy.
+    """
+    program = _first(name, folder)
+    reason = _distrust(program) if program else ""
+    return (
+        f"root does not run {program}: {reason}; mend that, or vouch for its folder: "
+        f"FSMATRIX_PATH={Path(program).parent}"
+        if program and reason
+        else ""
+    )
+
+
+def folders() -> list[str]:
+    """Where programs are looked for: FSMATRIX_PATH, then PATH, then the system's sbin folders."""
+    given = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return [*_vouched(), *given, *_SYSTEM_FOLDERS]
+
+
+def path() -> str:
+    """PATH for what is started: FSMATRIX_PATH first, and as root no folder that others can change.
+
+    Programs look there for others by themselves.
+    """
+    given = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    kept = [folder for folder in given if os.geteuid() != 0 or _is_closed(folder)]
+    return os.pathsep.join([*_vouched(), *kept]) or os.defpath
+
+
+def _vouched() -> list[str]:
+    return [part for part in os.environ.get(VOUCHED, "").split(os.pathsep) if part.startswith("/")]
+
+
+def _first(name: str, folder: str | None) -> str | None:
+    path = os.pathsep.join(folders()) if folder is None else folder
+    program = shutil.which(name, path=path)
+    return str(Path(program).absolute()) if program else None
+
+
+def _distrust(program: str) -> str:
+    """Why root does not start it (empty: it does, or we are somebody else)."""
+    is_vouched = any(Path(program).is_relative_to(folder) for folder in _vouched())
+    if os.geteuid() != 0 or is_vouched:
+        return ""
+    try:
+        return trusted.distrust_file(Path(program))
+    except OSError as error:
+        return str(error)
+
+
+def _is_closed(folder: str) -> bool:
+    """Whether nobody else can make programs in it."""
+    if not folder.startswith("/"):
+        return False
+    try:
+        place = Path(folder)
+        return not trusted.distrust_way(place, closed=(place, place.resolve()))
+    except OSError:
+        return False
 
 
 @functools.cache
@@ -62,18 +132,13 @@ def version(program: str, option: str) -> str:
 def run(argv: Sequence[str], deadline: float = DEADLINE, check: bool = True) -> Ran:
     """Run a program to its end, in an empty folder of its own: relative names mean nothing.
 
-    ToolError if it is missing, may be changed by anybody who is not root while we are, or, with
-    `check`, fails; NoAnswer if it takes longer than
-    `deadline` seconds (it is then killed; one that cannot be killed is left behind and not
-    waited for).
+    ToolError if it is missing, is not to be started (`refusal`), or, with `check`, fails;
+    NoAnswer if it takes longer than `deadline` seconds (it is then killed; one that cannot be
+    killed is left behind and not waited for).
     """
     program = find(argv[0])
     if program is None:
-        raise ToolError(f"{argv[0]} is not installed (not on PATH)")
-    if os.geteuid() == 0 and (place := _open_to_all(Path(program))):
-        raise ToolError(
-            f"root does not run {program}: everybody may write {place}; mend its mode, or PATH"
-        )
+        raise ToolError(refusal(argv[0]) or f"{argv[0]} is not installed (not on PATH)")
     with contextlib.ExitStack() as end:
         try:
             folder = end.enter_context(work_folder())
@@ -82,18 +147,10 @@ def run(argv: Sequence[str], deadline: float = DEADLINE, check: bool = True) -> 
         return _run((program, *argv[1:]), argv, deadline, check, folder)
 
 
-def _open_to_all(program: Path) -> str:
-    """The program itself or its folder, where everybody may write it (empty: neither)."""
-    for path in (program.parent, program.resolve().parent, program.resolve()):
-        if path.stat().st_mode & stat.S_IWOTH:
-            return str(path)
-    return ""
-
-
 def _run(
     command: Sequence[str], argv: Sequence[str], deadline: float, check: bool, folder: Path
 ) -> Ran:
-    with_c_locale = {**os.environ, "LC_ALL": "C"}
+    with_c_locale = {**os.environ, "LC_ALL": "C", "PATH": path()}
     process = subprocess.Popen(
         command,
         cwd=folder,

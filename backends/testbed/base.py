@@ -22,10 +22,11 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from pydantic import BaseModel
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import tree, trusted
+from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.entries import read
 from fsmatrix.backends.journal.journal import Entry, refuse_foreign
 from fsmatrix.backends.system import mounts, packages, tools
+from fsmatrix.backends.system.files import trusted
 from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.daemons import Daemon
 from fsmatrix.backends.testbed.home import Home, Kind, Recorded, fresh_id
@@ -255,7 +256,8 @@ def lacking(programs: Sequence[str], *more: str) -> str:
         return "a test bed needs root: run it with sudo"
     for program in programs:
         if tools.find(program) is None:
-            return f"{program} is missing: {packages.install(*programs, *more)}"
+            missing = f"{program} is missing: {packages.install(*programs, *more)}"
+            return tools.refusal(program) or missing
     return ""
 
 

@@ -15,7 +15,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.identity import FILE as IDENTITY
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.journal.trusted import distrust
+from fsmatrix.backends.system.files.trusted import distrust
 from fsmatrix.backends.testbed.steps import Step
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import JsonObject

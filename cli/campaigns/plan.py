@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -100,7 +100,7 @@ def plan(
         out.print(escape(line))
     _order(out, list(built.plots()))
     _fairness(out, built)
-    for warning in (*built.warnings, *(() if elsewhere else _nodes(built))):
+    for warning in (*built.warnings, *(() if elsewhere else _in_place(built))):
         out.print(f"[yellow]note:[/] {escape(warning)}")
     if explain:
         _explain(out, built)
@@ -137,15 +137,18 @@ def _power(built: Plan, detect: float, cv: float, pilot: Path | None) -> Power:
     return power.power(detect, spread, spreads, built.comparisons, blocks)
 
 
-def _nodes(built: Plan) -> tuple[str, ...]:
-    """What `run` would refuse in this place: a job of `submit` has its nodes."""
-    if built.estimate.nodes <= 1:
-        return ()
+def _in_place(built: Plan) -> Iterator[str]:
+    """What `run` would refuse in this place, where a job of `submit` has its nodes, and whom it
+    would let in.
+    """
     from fsmatrix.slurm.here import here
-    from fsmatrix.suite.run.launching import too_few_nodes
+    from fsmatrix.suite.run.launching import exposed, too_few_nodes
 
-    reason = too_few_nodes(built, here().batch)
-    return (f"run would be refused here, submit would not: {reason}",) if reason else ()
+    batch = here().batch
+    if built.estimate.nodes > 1 and (reason := too_few_nodes(built, batch)):
+        yield f"run would be refused here, submit would not: {reason}"
+    elif warning := exposed(built, batch):
+        yield warning
 
 
 def _matrix(out: Console, built: Plan) -> None:

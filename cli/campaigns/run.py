@@ -73,6 +73,7 @@ def run(
     from fsmatrix.slurm.here import here
     from fsmatrix.suite.run.execute import Options, execute
     from fsmatrix.suite.run.forecast import Forecast
+    from fsmatrix.suite.run.launching import exposed
 
     asked = replace(common.request(sets, only, shard, seed, blocks), skip_unusable=skip_unusable)
     plan, out = _plan(campaign, out, resume, asked)
@@ -85,8 +86,10 @@ def run(
     # a part of a campaign repeats nothing that its `submit` has said
     for warning in plan.warnings if mode != "json" and plan.request.blocks is None else ():
         terminal.line(console, f"note: {warning}")
+    place = here()
+    if mode != "json" and (warning := exposed(plan, place.batch)):
+        terminal.line(console, f"note: {warning}")
     with listener(mode, plan.estimate.runs, console, Forecast.of(plan)) as tell:
-        place = here()
         summary = execute(plan, out, Options(resume, retry_failed, place.batch), tell)
     whole = plan.request.shard == (1, 1) and plan.request.blocks is None
     written = _finish(out, whole and report and not (summary.interrupted or summary.stopped))

@@ -94,6 +94,11 @@ class LauncherSection(Section):
     options: tuple[str, ...] = Field(
         default=(), description="further arguments of the launcher's command"
     )
+    own_network: bool = Field(
+        default=True,
+        strict=True,
+        description="MPI that root starts on this machine alone is in a network of its own",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from fsmatrix.backends.system import tools
 from fsmatrix.suite.session.programs import clean_environment
 
 PROBE_SECONDS = 20.0
@@ -54,11 +53,13 @@ class EngineKind:
     def find(self, given: str = "") -> str:
         """Path of the program: the given one, the environment's, or the first on PATH."""
         asked = given or os.environ.get(self.variable, "")
-        path = shutil.which(asked or self.program)
+        path = tools.find(asked or self.program)
         if path is None:
+            if reason := tools.refusal(asked or self.program):
+                raise EngineError(reason)
             what = f"{asked}: not an executable file" if asked else f"no {self.program} on PATH"
             raise EngineError(f"{what}: {self.cure}, or give its path by {self.variable}")
-        return str(Path(path).absolute())  # links stay: some programs look at their name
+        return path  # links stay: some programs look at their name
 
     def probe(self, given: str = "") -> Engine:
         """Find and ask it; EngineError with the reason and the cure."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsmatrix.backends.system import packages
+from fsmatrix.backends.system import packages, tools
 from fsmatrix.suite.engines.base import EngineError, EngineKind
 
 OLDEST = 15  # whose pgbench has --max-tries and logs retries
@@ -44,7 +44,7 @@ class Postgresql(EngineKind):
         asked = given or os.environ.get(self.variable, "")
         newest = "" if asked else str(next(iter(installed()), ""))
         path = Path(super().find(asked or newest)).resolve()
-        lacking = [name for name in BESIDE if not os.access(path.with_name(name), os.X_OK)]
+        lacking = [name for name in BESIDE if not tools.find(str(path.with_name(name)))]
         if lacking:
             raise EngineError(
                 f"{path.parent} has no {', '.join(lacking)} beside postgres: {self.cure}, or give "

@@ -10,13 +10,13 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import fsmatrix
+from fsmatrix.backends.system import tools
 from fsmatrix.suite.engines.base import EngineError, EngineKind
 
 PROGRAM = "fsmatrix.suite.workloads.streams.lhcb.program"
@@ -72,10 +72,10 @@ class PythonKind(EngineKind):
 
 def _other(program: str) -> str:
     """The first Python on PATH of another installation than this one; empty if there is none."""
-    for folder in os.get_exec_path():
-        path = shutil.which(program, path=folder)
-        if path and Path(path).absolute().parent != Path(sys.executable).absolute().parent:
-            return str(Path(path).absolute())
+    for folder in tools.folders():
+        path = tools.find(program, folder)
+        if path and Path(path).parent != Path(sys.executable).absolute().parent:
+            return path
     return ""
 
 

@@ -8,9 +8,10 @@ CAP_SYS_ADMIN it needs unprivileged user namespaces.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
+from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.rights import Capability, has
 
 ASK_SECONDS = 20
@@ -26,17 +27,16 @@ def main() -> None:
         sys.exit("usage: agent [options] HOST COMMAND...")
     host, command = words[0], " ".join(words[1:])
     inner = f'hostname "$1" && exec {LEAVING} sh -c "$2"'
-    os.execvp("unshare", [*_entering(), "sh", "-c", inner, "agent", host, command])
+    argv = [*_entering(), "sh", "-c", inner, "agent", host, command]
+    os.execve(argv[0], argv, {**os.environ, "PATH": tools.path()})
 
 
 def refusal() -> str:
     """Why no client nodes can be emulated here (empty: they can): it is tried."""
     argv = [*_entering(), "sh", "-c", f'hostname "$(hostname)" && exec {LEAVING} true']
     try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=ASK_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = tools.run(argv, ASK_SECONDS, check=False)
+    except ToolError as error:
         reason = str(error)
     else:
         if not done.returncode:
@@ -53,7 +53,7 @@ def _entering() -> list[str]:
     """
     may_mount = has(Capability.CAP_SYS_ADMIN)
     namespaces = [] if may_mount else ["--user", "--map-current-user", "--keep-caps"]
-    return ["unshare", *namespaces, "--uts"]
+    return [tools.find("unshare") or "/usr/bin/unshare", *namespaces, "--uts"]
 
 
 if __name__ == "__main__":

@@ -10,16 +10,17 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from fsmatrix.backends.journal import identity
+from fsmatrix.backends.system import libc, rights, tools
 from fsmatrix.results.case import Geometry
 
 PROBE_SECONDS = 20
@@ -59,6 +60,7 @@ class Launcher(ABC):
     memory: str = ""  # a folder of this session in memory, of this machine
     store: str = ""  # what proves in the environment whose processes these are
     binding: str = "none"  # none, core, socket, numa: words of Open MPI and hydra
+    own_network: bool = True  # if it can be
     cpus: tuple[int, ...] = ()  # of each host in a Slurm allocation, where known
 
     name: ClassVar[str] = ""
@@ -105,6 +107,29 @@ class Launcher(ABC):
         del geometry
         return False
 
+    def exposure(self, geometry: Geometry) -> str:
+        """Why what it starts is not in a network of its own (empty: it is, or nothing listens).
+
+        Launchers believe whoever connects to them: in a network that others are in, every user of
+        these machines can have programs started with the rights of who runs the session.
+        """
+        if not self.needs_mpi:
+            return ""
+        if not self.is_here(geometry):
+            return f"{self.name} needs the network here"
+        if not self.own_network:
+            return "launcher.own_network is false"
+        return rights.network_refusal(self.emulated)
+
+    def is_here(self, geometry: Geometry) -> bool:
+        """Whether all that it starts is on this machine, and it speaks to nothing else."""
+        del geometry
+        return False
+
+    def network(self) -> AbstractContextManager[None]:
+        """What is started meanwhile is in a network of its own; OSError if there can be none."""
+        return libc.own_network(self.emulated)
+
     def place(self, geometry: Geometry) -> list[str]:
         """The first `nodes` hosts; LauncherError if there are fewer."""
         if geometry.nodes > max(len(self.hosts), 1):
@@ -127,12 +152,14 @@ def under_slurm() -> dict[str, str]:
 def find_program(names: Sequence[str], pattern: str) -> tuple[str, str]:
     """Path and version of the first program whose --version matches `pattern`.
 
-    This Python's own folder comes first (PyPI's Open MPI lives there).  ("", "") if none.
+    This Python's own folder comes first (PyPI's Open MPI lives there).  ("", "") if none, or if
+    root does not run the first that is found.
     """
-    folders = [str(Path(sys.prefix) / "bin"), *os.environ.get("PATH", "").split(os.pathsep)]
-    for folder in folders:
+    for folder in (str(Path(sys.prefix) / "bin"), *tools.folders()):
         for name in names:
-            program = shutil.which(name, path=folder)
+            if tools.refusal(name, folder):
+                return "", ""
+            program = tools.find(name, folder)
             if program is None:
                 continue
             version = re.search(pattern, answer(program, "--version"))
@@ -144,7 +171,9 @@ def find_program(names: Sequence[str], pattern: str) -> tuple[str, str]:
 def why_missing(names: Sequence[str], what: str) -> str:
     """Why `find_program` found none: there is no such program, or what it says instead."""
     for name in names:
-        if program := shutil.which(name):
+        if reason := tools.refusal(name):
+            return reason
+        if program := tools.find(name):
             printed = " ".join(answer(program, "--version").split())[:300] or "nothing"
             return f"{program} does not answer as {what}, it says: {printed}"
     return f"no {what} on PATH"
@@ -161,6 +190,7 @@ def answer(program: str, question: str) -> str:
             check=False,
             stdin=subprocess.DEVNULL,
             start_new_session=True,  # a Ctrl-C is not for it
+            env={**os.environ, "PATH": tools.path()},
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

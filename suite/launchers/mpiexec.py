@@ -43,6 +43,10 @@ class Mpiexec(Launcher):
             words += ["-genv", name, value]
         return [*words, *self.options, *argv]
 
+    def is_here(self, geometry: Geometry) -> bool:
+        """Not in an allocation: there it has its daemons started by srun, on this node too."""
+        return self.emulated or not self.place(geometry)
+
     def stays_here(self, geometry: Geometry) -> bool:
         """On one node.  Nodes that are emulated talk by TCP, also to link-local addresses."""
         return geometry.nodes == 1

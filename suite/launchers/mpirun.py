@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
 
 from fsmatrix.results.case import Geometry
@@ -58,6 +59,11 @@ class Mpirun(Launcher):
         for name, value in env.items():
             words += ["-x", f"{name}={value}"]
         return [*words, *self.options, *argv]
+
+    def is_here(self, geometry: Geometry) -> bool:
+        """Also in an allocation whose first node this is: it starts daemons on others only."""
+        hosts = self.place(geometry)
+        return self.emulated or not hosts or hosts == [platform.node()]
 
     def stays_here(self, geometry: Geometry) -> bool:
         """On one node.  Nodes that are emulated talk by TCP, also to link-local addresses."""

@@ -12,13 +12,11 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsmatrix.backends.system import libc
+from fsmatrix.backends.system import libc, packages, tools
 from fsmatrix.suite.oltp.problems import OltpError
 
 NAMES = ("postgres", "nobody")
@@ -42,9 +40,9 @@ class Account:
 
     def words(self, signal: str) -> list[str]:
         """Words before an argv: run as this user, and get `signal` when the starter dies."""
-        setpriv = shutil.which("setpriv")
+        setpriv = tools.find("setpriv")
         if setpriv is None:
-            raise OltpError("setpriv is missing: install util-linux")
+            raise OltpError(packages.lacking("setpriv"))
         become = [
             *(f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups"),
             *("--inh-caps=-all", "--no-new-privs"),
@@ -85,7 +83,7 @@ def _may_enter(folder: Path, account: Account) -> bool:
     if account.is_own:
         return os.access(folder, os.X_OK)
     argv = [*account.words("KILL"), "test", "-x", str(folder)]
-    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+    return not tools.run(argv, check=False).returncode
 
 
 def own(path: Path, account: Account, mode: int) -> None:

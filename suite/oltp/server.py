@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.cgroups import memory
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.errors import ResultError
@@ -269,6 +270,5 @@ def remove_memory(identifier: int, creator: int, uid: int) -> bool:
     table = Path("/proc/sysvipc/shm").read_text()  # key shmid perms size cpid lpid nattch uid
     for shmid, cpid, nattch, owner in _SHM.findall(table):
         if (int(shmid), int(cpid), int(nattch), int(owner)) == (identifier, creator, 0, uid):
-            argv = ["ipcrm", "-m", str(identifier)]
-            return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+            return not tools.run(["ipcrm", "-m", str(identifier)], check=False).returncode
     return False

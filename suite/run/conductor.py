@@ -233,7 +233,14 @@ class Conductor:
     def _session(self, attachment: Attachment, access: Access, todo: list[RunSpec]) -> None:
         scratch = orphaned_sessions.Scratch.drawn(self.journals)
         geometry, job = attachment.geometry, self.settings.in_job
-        session = Session(self.launcher, geometry, self.stop, scratch=scratch, in_job=job)
+        session = Session(
+            self.launcher,
+            geometry,
+            self.stop,
+            scratch=scratch,
+            in_job=job,
+            network=attachment.backend.network,
+        )
         try:
             session.start()
             orphaned_sessions.remember(self.journals, session.pids, scratch)
@@ -251,6 +258,7 @@ class Conductor:
                 environment=environment,
                 driver=attachment.backend.driver,
                 in_memory=environment.target.get("filesystem") in MEMORY_TYPES,
+                programs_speak=attachment.backend.programs_speak(attachment.level),
             )
             runner = Runner(context, self.records.flush, lambda: self.records.written)
             while todo:

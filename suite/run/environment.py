@@ -63,6 +63,7 @@ class SessionContext:
     environment: Environment
     driver: str  # of the backend
     in_memory: bool  # the target's file system has no storage
+    programs_speak: bool = True  # programs that work on the target speak to its servers
 
 
 class RunEnvironment:

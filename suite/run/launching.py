@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+
 from fsmatrix.suite.campaign.problems import CampaignError, Problem
+from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.launchers import agent
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.plan.plan import Plan
@@ -31,6 +35,31 @@ def too_few_nodes(plan: Plan, batch: Batch) -> str:
     except LauncherError as error:
         return str(error)
     return problem.message if problem else ""
+
+
+def exposed(plan: Plan, batch: Batch) -> str:
+    """Who could act as root while the plan runs, in a sentence (empty: nobody, by its launcher)."""
+    if os.geteuid() != 0:
+        return ""
+    with contextlib.suppress(LauncherError):  # without a launcher nothing runs
+        launcher = _usable(plan, batch)
+        for planned in plan.cases:
+            reason = launcher.exposure(planned.case.geometry) or _speaks(plan, planned)
+            if launcher.needs_mpi and reason:
+                return (
+                    f"while root runs this, other users who reach the ports of {launcher.name} "
+                    f"can run programs as root ({reason}): see SECURITY.md, What listens"
+                )
+    return ""
+
+
+def _speaks(plan: Plan, planned: Planned) -> str:
+    """Which MPI program is left in this machine's network (empty: none of this case)."""
+    target = next(each for each in plan.members.targets if each.name == planned.case.target)
+    by_launcher = planned.work is not None and planned.work.by_launcher
+    if by_launcher and target.backend(target.options).programs_speak(planned.case.level):
+        return f"{planned.engine} speaks to the servers of {target.name}"
+    return ""
 
 
 def short_of_nodes(plan: Plan, launcher: Launcher) -> Problem | None:
@@ -71,5 +100,6 @@ def _usable(plan: Plan, batch: Batch) -> Launcher:
         hosts=tuple(hosts),
         cpus=given.of(hosts) if given else (),
         emulated=bool(emulated),
+        own_network=section.own_network,
         options=(*plan.settings.site.site.mpi.options, *section.options),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -308,6 +309,7 @@ class Runner:
             self._ends(),
             files,
             what.collect,
+            self.session.network if self._is_apart else contextlib.nullcontext,
         )
         if stop.at_once:
             raise Interrupted
@@ -328,6 +330,11 @@ class Runner:
         if seen is not None and step.role == "timed":
             run.builder.intercepted(step, seen)
 
+    @property
+    def _is_apart(self) -> bool:
+        """Whether MPI programs work in a network of their own."""
+        return self.session.is_apart and not self.context.programs_speak
+
     def _ends(self) -> Callable[[], bool]:
         """What says that an MPI program is to be ended; it is asked again and again."""
         stop = self.session.stop
@@ -338,7 +345,8 @@ class Runner:
         # a daemon of an emulated node calls its launcher by any address, also a link-local one,
         # and what is sent to that does not come over `lo`
         local = self.session.only_here and not self.session.launcher.emulated
-        return WhileStarting(at_once, programs.running) if local else at_once
+        watched = local and not self._is_apart
+        return WhileStarting(at_once, programs.running) if watched else at_once
 
     @staticmethod
     def _outputs(run: RunContext, step: Step, answers: Sequence[RankOutput]) -> list[Output]:

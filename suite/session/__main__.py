@@ -1,4 +1,4 @@
-"""A rank of a session: `python -P -m fsmatrix.suite.session --channel SOCKET [--solo]`.
+"""A rank of a session: `python -P -m fsmatrix.suite.session --channel SOCKET [...]`.
 
 Imports numpy, mpi4py and the player and nothing else (leaders import their backend when it
 is first needed).  A rank that raises prints one line that the conductor understands and ends
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fsmatrix.backends.system.libc import libc
+from fsmatrix.backends.system.libc import enter_network, libc
 from fsmatrix.suite.session import wire
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ def main() -> None:
     identity: dict[str, str | int] = {"host": platform.node()}
     try:
         comm, library = _world_comm("--solo" in sys.argv)
+        if "--network" in sys.argv:  # MPI listens where it began, in a network of its own
+            enter_network(sys.argv[sys.argv.index("--network") + 1])
         identity["rank"] = comm.rank
         _out_of_the_session(channel.parent)
         from fsmatrix.suite.session.serve import Server

@@ -11,17 +11,19 @@ import contextlib
 import errno
 import os
 import select
-import shutil
 import signal
 import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import IO
 
+from fsmatrix.backends.errors import ToolError
+from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.suite.session import orphaned_processes
@@ -101,9 +103,9 @@ class Pipe:
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment without what MPI put there, plus `extra`."""
+    """This process's environment without what MPI put there, plus `extra`; PATH as tools has it."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(MPI_PREFIXES)}
-    return kept | dict(extra or {})
+    return kept | {"PATH": tools.path()} | dict(extra or {})
 
 
 def run(
@@ -114,6 +116,7 @@ def run(
     stop: Callable[[], bool] | None = None,
     files: Mapping[str, str] | None = None,
     collect: Sequence[str] = (),
+    network: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> Finished:
     """Run a program to its end or its deadline (SIGTERM, then SIGKILL, to its group).
 
@@ -121,14 +124,15 @@ def run(
     Its messages are in English, its numbers with a decimal point.  `{scratch}` in `argv` and
     `files` is a folder of its own: `files` are in it when the program starts, and the text of
     what matches `collect` afterwards comes with the answer, bounded as the output is.
+    `network` is the one in which it is started.
     """
     if not any("{scratch}" in word for word in argv):
-        return _run(argv, cwd, timeout, env, stop)
+        return _run(argv, cwd, timeout, env, stop, network)
     with work_folder() as folder:
         words = [word.replace("{scratch}", str(folder)) for word in argv]
         for name, text in (files or {}).items():
             (folder / name).write_text(text.replace("{scratch}", str(folder)), encoding="utf-8")
-        done = _run(words, cwd, timeout, env, stop)
+        done = _run(words, cwd, timeout, env, stop, network)
         return _collected(done, folder, collect)
 
 
@@ -149,20 +153,15 @@ def _run(
     timeout: float,
     env: Mapping[str, str] | None,
     stop: Callable[[], bool] | None,
+    network: Callable[[], AbstractContextManager[None]],
 ) -> Finished:
     began = time.time()
     mark = orphaned_processes.new_mark()
+    own = {"LC_ALL": "C", **(env or {}), orphaned_processes.PROGRAM: mark}
     try:
-        process = subprocess.Popen(
-            dying_with_us(argv),
-            cwd=cwd,
-            env=clean_environment({"LC_ALL": "C", **(env or {}), orphaned_processes.PROGRAM: mark}),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-        )
+        process = _started(dying_with_us(argv), cwd, clean_environment(own), network())
+    except ToolError as error:
+        return Finished(127, "", str(error), began, time.time())
     except OSError as error:
         reason = _why_not_started(argv[0], error)
         return Finished(127, "", f"{argv[0]}: {reason}", began, time.time())
@@ -184,6 +183,25 @@ def _run(
     out, err = (pipe.text for pipe in pipes)
     dropped = sum(pipe.dropped for pipe in pipes)
     return Finished(returncode, out, err, began, moment, timed_out, dropped)
+
+
+def _started(
+    words: Sequence[str],
+    cwd: str,
+    environment: Mapping[str, str],
+    network: AbstractContextManager[None],
+) -> subprocess.Popen[bytes]:
+    with network:
+        return subprocess.Popen(
+            words,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
 
 
 def _why_not_started(program: str, error: OSError) -> str:
@@ -237,22 +255,30 @@ def given(environment: Mapping[str, str], argv: Sequence[str]) -> list[str]:
 
 
 def dying_with_us(argv: Sequence[str]) -> list[str]:
-    """The words of a program, with those before them that end it when its starter is gone."""
-    found = shutil.which(argv[0])  # else it is Popen that says why
-    return [*(_until_we_die() if found else ()), *argv]
+    """The words of a program, with those before them that end it when its starter is gone.
+
+    ToolError if root does not run it.
+    """
+    if reason := tools.refusal(argv[0]):
+        raise ToolError(reason)
+    found = tools.find(argv[0])
+    return (
+        [*_until_we_die(), found, *argv[1:]] if found else [*argv]
+    )  # Popen says why there is none
 
 
 @cache
 def _until_we_die() -> tuple[str, ...]:
     """Words before an argv that end the program when its starter is gone."""
-    setpriv = shutil.which("setpriv")
+    setpriv = tools.find("setpriv")
     if setpriv is None:
         return ()
     words = (setpriv, "--pdeathsig", "TERM")
-    works = subprocess.run(
-        [*words, "true"], stdin=subprocess.DEVNULL, capture_output=True, check=False
-    )
-    return words if works.returncode == 0 else ()
+    try:
+        tools.run([*words, "true"])
+    except ToolError:
+        return ()
+    return words
 
 
 @contextlib.contextmanager

@@ -82,6 +82,7 @@ class Workload(ABC):
     Options: ClassVar[type[WorkloadOptions]]
     accesses: ClassVar[frozenset[str]]  # types of access that it speaks
     engines: ClassVar[tuple[str, ...]] = ("player",)
+    by_launcher: ClassVar[bool] = False  # steps `mpi`, where the access may be without a path
     cold_metadata: ClassVar[bool] = False  # a cold cache must be empty of inodes and names too
 
     def __init__(self, options: WorkloadOptions) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -89,10 +88,12 @@ def run(command: Sequence[str], text: Path, to_stderr: bool = False) -> int:
     program = tools.find(STRACE)
     if program is None or not options():
         raise ToolError(packages.lacking(STRACE))
-    if not command or shutil.which(command[0]) is None:
-        raise ToolError(f"{command[0] if command else 'the command'}: no such program")
+    found = tools.find(command[0]) if command else None
+    if found is None:
+        name = command[0] if command else "the command"
+        raise ToolError(tools.refusal(name) or f"{name}: no such program")
     sys.stdout.flush()
-    argv = [program, *options(), "-o", str(text), "--", *command]
+    argv = [program, *options(), "-o", str(text), "--", found, *command[1:]]
     with _deaf(), subprocess.Popen(argv, stdout=sys.stderr if to_stderr else None) as process:
         status = process.wait()
     if not text.exists() or text.stat().st_size == 0:

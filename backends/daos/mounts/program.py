@@ -22,7 +22,7 @@ _ERROR = re.compile(r"^.*(?:DER_\w+\(-\d+\)|[Ee]rror|ERR |Mount ?point|Stale).*$
 
 def refusal() -> str:
     """Why this kernel cannot mount by dfuse (empty: it can)."""
-    program = "" if tools.find(PROGRAM) else MISSING
+    program = "" if tools.find(PROGRAM) else tools.refusal(PROGRAM) or MISSING
     if os.geteuid() == 0:
         right = mounting.root_refusal()
     else:

@@ -17,8 +17,13 @@ T = TypeVar("T")
 
 
 def installed() -> bool:
-    """Whether the tool is on PATH."""
+    """Whether the tool is on PATH, and may be run."""
     return tools.find(TOOL) is not None
+
+
+def absence() -> str:
+    """Why `installed` says no, and what to do."""
+    return tools.refusal(TOOL) or MISSING
 
 
 def version() -> str:
@@ -101,7 +106,7 @@ class Client:
 
     def _argv(self, words: tuple[str, ...]) -> list[str]:
         if not installed():
-            raise ToolError(MISSING)
+            raise ToolError(absence())
         agent.require()
         system = [f"--sys-name={self.system}"] if self.system else []
         return [TOOL, "--json", *system, *words]

@@ -74,7 +74,7 @@ class Control:
 
     def _argv(self, words: tuple[str, ...]) -> list[str]:
         if tools.find(TOOL) is None:
-            raise ToolError(MISSING)
+            raise ToolError(tools.refusal(TOOL) or MISSING)
         config = [f"--config-path={self.config}"] if self.config else []
         return [TOOL, "--json", *config, *words]
 

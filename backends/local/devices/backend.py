@@ -46,6 +46,7 @@ class Devices(Backend):
     name = "devices"
     Options = DevicesOptions
     access_type = PathsAccess
+    network = False
     level_factors = frozenset({FACTOR})
 
     @property

@@ -21,6 +21,7 @@ from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.mounts import fuse
+from fsmatrix.backends.system import packages, tools
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.units import Duration
 
@@ -95,6 +96,8 @@ def start(details: JsonObject, journal: Journal) -> None:
     words = argv(details)
     if fuse.processes(words):
         return
+    if reason := packages.missing(PROGRAM):
+        raise ToolError(reason)
     script = f'exec {_CONFIGURATION}<&0; exec "$@"'
     with os.fdopen(os.memfd_create(PROGRAM), "w+b") as configuration:
         configuration.write(str(details["cleaner"]).encode())
@@ -103,7 +106,7 @@ def start(details: JsonObject, journal: Journal) -> None:
             done = subprocess.run(
                 ["/bin/sh", "-c", script, "sh", *words],
                 cwd="/",
-                env={**os.environ, **journal.identity.environment},
+                env={**os.environ, "PATH": tools.path(), **journal.identity.environment},
                 stdin=configuration,
                 stdout=subprocess.DEVNULL,  # a daemon keeps what it gets
                 stderr=subprocess.DEVNULL,

@@ -23,7 +23,7 @@ from typing import IO
 
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.identity import SESSION
-from fsmatrix.backends.system import libc, mounts, tools
+from fsmatrix.backends.system import libc, mounts, packages, tools
 from fsmatrix.backends.system.deadline import Overdue, within
 
 DEVICE = Path("/dev/fuse")
@@ -65,11 +65,16 @@ def start(
     ToolError with its own words (`complaint` picks them from what it said) if it fails, or does
     not serve within `deadline` seconds; it is ended then.  It outlives the session that mounts.
     """
+    found = tools.find(argv[0])
+    if found is None:
+        raise ToolError(packages.lacking(argv[0]))
     environment = {name: text for name, text in os.environ.items() if name != SESSION}
+    environment["PATH"] = tools.path()
     program = Path(argv[0]).name
     with tempfile.TemporaryFile() as words:
         process = subprocess.Popen(
             argv,
+            executable=found,
             stdin=subprocess.DEVNULL,
             stdout=words,
             stderr=words,

@@ -1,4 +1,4 @@
-"""Files by descriptors: where extents lie, which pages are cached, and all below a folder.
+"""Files by descriptors: extents, cached pages, all below a folder, and who may change one.
 
-`extents`, `residency` and `descent` may be imported.
+`extents`, `residency`, `descent` and `trusted` may be imported.
 """

@@ -93,6 +93,8 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
                     "this process lacks: run it as root outside of containers, or in a "
                     "privileged one"
                 )
+        if reason := next(filter(None, map(tools.refusal, PROGRAMS)), ""):
+            return reason
         absent = [name for name in PROGRAMS if tools.find(name) is None]
         if absent:
             return (

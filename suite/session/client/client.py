@@ -9,12 +9,14 @@ processes that reported themselves (pid and start time).
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -64,8 +66,12 @@ class Session:
         start_seconds: float = START_SECONDS,
         scratch: Scratch | None = None,
         in_job: bool = False,
+        network: bool = False,
     ) -> None:
-        """`in_job`: a batch system tells all processes of its job, this one too, to end."""
+        """`in_job`: a batch system tells all processes of its job, this one too, to end.
+
+        `network`: what the ranks do needs this machine's network.
+        """
         self._scratch = scratch
         self._folder = session_folder(scratch)
         self.launcher = replace(launcher, scratch=self._folder)
@@ -76,6 +82,8 @@ class Session:
         self.stop = stop
         self._start_seconds = start_seconds
         self._in_job = in_job
+        self._needs_network = network
+        self.exposure = ""  # why others can reach the launcher, once it is started
         self.hello = Hello()
         self.words: tuple[str, ...] = ()  # the launcher's own, before the program's
         in_memory = self.launcher.memory or self._folder
@@ -88,24 +96,24 @@ class Session:
     def start(self) -> None:
         """Start the world and wait for its hello; SessionError if it does not come up."""
         self.launcher.prepare()
+        self.exposure = self.launcher.exposure(self.geometry)
         address = Path(self._folder) / "channel"
-        listener = wire.listener(address)
-        argv = [sys.executable, "-P", "-m", "fsmatrix.suite.session", "--channel", str(address)]
-        if not self.launcher.needs_mpi:
-            argv.append("--solo")
-        env = self.launcher.environment() | self.launcher.proof
-        command = self.launcher.command(argv, self.geometry, env)
-        own = command[: len(command) - len(argv)]
-        self.words = tuple(map(self._constant, own))
-        try:
-            self._launched = Launched(command, env)
-            self.alive = True
-            self._accept(listener)
-        except BaseException:
-            self.kill()
-            raise
-        finally:
-            listener.close()
+        with wire.listener(address) as listener, _this_network() as here:
+            argv = [sys.executable, "-P", "-m", "fsmatrix.suite.session", "--channel", str(address)]
+            if not self.launcher.needs_mpi:
+                argv.append("--solo")
+            if self._needs_network and self.is_apart:
+                argv += ["--network", here]
+            env = self.launcher.environment() | self.launcher.proof
+            command = self.launcher.command(argv, self.geometry, env)
+            self.words = tuple(map(self._constant, command[: len(command) - len(argv)]))
+            try:
+                self._launched = Launched(command, env, self.network())
+                self.alive = True
+                self._accept(listener)
+            except BaseException:
+                self.kill()
+                raise
 
     def _constant(self, word: str) -> str:
         """A word of the launcher, without what is drawn for each session or store."""
@@ -130,8 +138,17 @@ class Session:
                 f"the MPI library of mpi4py ({self.hello.mpi}){self._cure()}"
             )
         self._launched.meet(self.hello.ranks)
-        if self.only_here:
+        if self.only_here and not self.is_apart:
             loopback.keep_local(self._launched.pid)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether what the launcher starts is in a network of its own."""
+        return self.launcher.needs_mpi and not self.exposure
+
+    def network(self) -> AbstractContextManager[None]:
+        """Where a launcher is started: nobody else is in it, if that is possible."""
+        return self.launcher.network() if self.is_apart else contextlib.nullcontext()
 
     @property
     def only_here(self) -> bool:
@@ -285,7 +302,19 @@ class Session:
         if self.hello.ranks or "rank" in died.facts:
             return died
         why = full_disk(tempfile.gettempdir()) or self._cure("if MPI did not start: ")
+        if self.is_apart and not why:
+            why = "; if MPI needs the network here: launcher.own_network: false"
         return SessionDied(f"{died}{why}", **died.facts)
 
     def _cure(self, when: str = "") -> str:
         return f"; {when}{self.launcher.cure}" if self.launcher.cure else ""
+
+
+@contextlib.contextmanager
+def _this_network() -> Iterator[str]:
+    """A file that is this thread's network, for other processes of ours."""
+    handle = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/{os.getpid()}/fd/{handle}"
+    finally:
+        os.close(handle)

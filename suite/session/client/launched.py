@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.results.process import Process, boot_id
@@ -20,18 +21,24 @@ OUTPUTS = ("stdout", "stderr")
 class Launched:
     """The launcher, and those ranks of this kernel that reported themselves."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start it.  What it prints is kept in memory: a full disk may be what it tells of."""
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        network: AbstractContextManager[None],
+    ) -> None:
+        """Start it in a network.  What it prints is kept in memory: a full disk may be told of."""
         self._printed = {name: os.memfd_create(name, os.MFD_CLOEXEC) for name in OUTPUTS}
         self._ranks: list[Process] = []  # of this kernel
-        self._process = subprocess.Popen(
-            command,
-            env=clean_environment(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=self._printed["stdout"],
-            stderr=self._printed["stderr"],
-            start_new_session=True,
-        )
+        with network:
+            self._process = subprocess.Popen(
+                command,
+                env=clean_environment(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=self._printed["stdout"],
+                stderr=self._printed["stderr"],
+                start_new_session=True,
+            )
 
     @property
     def pid(self) -> int:

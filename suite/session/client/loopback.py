@@ -1,4 +1,4 @@
-"""Listeners of MPI launchers and ranks, kept to this machine while all of a world is on it.
+"""Listeners of MPI launchers and ranks without a network of their own, kept to this machine.
 
 PRRTE and Open MPI's TCP transport bind to every address whatever their parameters say (they
 only choose what is told to others; PRRTE 3 does not start with `prte_if_include lo`).  So the

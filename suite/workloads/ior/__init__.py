@@ -29,6 +29,7 @@ class Ior(Workload):
     Options: ClassVar[type[WorkloadOptions]] = IorOptions
     accesses: ClassVar[frozenset[str]] = frozenset({"path", "dfs", "rados", "cephfs"})
     engines: ClassVar[tuple[str, ...]] = ("ior",)
+    by_launcher: ClassVar[bool] = True
     options: IorOptions
 
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:

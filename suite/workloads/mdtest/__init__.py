@@ -41,6 +41,7 @@ class Mdtest(Workload):
     Options: ClassVar[type[WorkloadOptions]] = MdtestOptions
     accesses: ClassVar[frozenset[str]] = frozenset(APIS)
     engines: ClassVar[tuple[str, ...]] = ("mdtest",)
+    by_launcher: ClassVar[bool] = True
     cold_metadata: ClassVar[bool] = True
     options: MdtestOptions
 

@@ -14,13 +14,13 @@ import pytest
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import trusted
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import images
 from fsmatrix.backends.local.devices.backend import Devices
 from fsmatrix.backends.local.devices.options import DevicesOptions
 from fsmatrix.backends.local.directory import Directory, DirectoryOptions
 from fsmatrix.backends.local.tmpfs import Tmpfs, TmpfsOptions
+from fsmatrix.backends.system.files.trusted import shared_refusal
 from tests.suite.running import fsmatrix
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
@@ -146,13 +146,13 @@ def test_a_tmpfs_that_is_shared() -> None:
 
 def test_an_ordinary_user_is_not_asked(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: OTHER)
-    assert trusted.shared_refusal(place) == ""
+    assert shared_refusal(place) == ""
 
 
 def test_links_without_an_end_are_no_loop(place: Path) -> None:
     (place.parent / "a").symlink_to("b")
     (place.parent / "b").symlink_to("a")
-    assert trusted.shared_refusal(place.parent / "a" / "x") == ""
+    assert "cannot be looked at" in shared_refusal(place.parent / "a" / "x")
 
 
 def test_a_tree_is_closed_to_others(place: Path, context: ProvisionContext) -> None:

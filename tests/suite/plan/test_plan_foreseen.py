@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.player import player
+from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.results.formats.fio.options import FEWEST_OBJECTS
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
@@ -174,3 +175,37 @@ def test_too_few_nodes_are_refused_before_anything_is_made(tmp_path: Path) -> No
     assert "run would be refused here, submit would not: 3 client" in words
     assert "would be refused" not in fsmatrix("plan", campaign, "--elsewhere").stdout
     assert "would be refused" not in fsmatrix("plan", campaign, "--only", "nodes=1").stdout
+
+
+@pytest.mark.root
+@pytest.mark.needs("mpirun")
+def test_what_other_users_could_do_as_root_is_said(tmp_path: Path) -> None:
+    """Several nodes need the network: whoever is in it reaches the launcher."""
+    (tmp_path / "data").mkdir()
+    campaign = tmp_path / "nodes.yaml"
+    campaign.write_text(
+        NODES.replace("PATH", str(tmp_path / "data")).replace("3]", "2]")
+        + "launcher: {name: mpirun, hosts: [one, two]}\n"
+    )
+    said = "while root runs this, other users who reach the ports of mpirun can run programs as"
+    noted = " ".join(fsmatrix("plan", campaign).stdout.split())
+    assert f"{said} root (mpirun needs the network here): see SECURITY.md" in noted
+    assert said not in " ".join(fsmatrix("plan", campaign, "--elsewhere").stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("backend", "options", "speaks"),
+    [
+        ("directory", {"path": "/tmp"}, False),
+        ("cephfs-fuse", {}, False),  # a daemon does
+        ("rados", {"pool": "p"}, True),
+        ("daos-dfuse", {"pool": "p"}, False),
+        ("daos-dfuse", {"pool": "p", "interception": "ioil"}, True),
+    ],
+)
+def test_which_programs_speak_to_servers(
+    backend: str, options: dict[str, str], speaks: bool
+) -> None:
+    kind = BACKENDS.load(backend)
+    assert kind(kind.Options.model_validate(options)).programs_speak({}) is speaks
+    assert kind.network is (backend != "directory")

@@ -1,9 +1,10 @@
-"""While all ranks are on this machine, nothing of a session listens to other machines: by ss."""
+"""Where a session has no network of its own, nothing of it listens to other machines: by ss."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -19,16 +20,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsmatrix.backends.system import rights
 from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.base import Probe, find_library
+from fsmatrix.suite.launchers.local import Local
+from fsmatrix.suite.launchers.mpiexec import Mpiexec
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.launchers.srun import Srun
 from fsmatrix.suite.session import programs
 from fsmatrix.suite.session.client import loopback
-from fsmatrix.suite.session.client.client import Session, StopFlag
+from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.stopping import StopFlag
 from tests.suite.session.test_session import EMULATED, function, launcher
 
+NO_NETWORK = "no network namespace can be made here"
 pytestmark = pytest.mark.skipif(shutil.which("ss") is None, reason="no ss: install iproute2")
+
+
+@pytest.fixture(autouse=True)
+def no_network_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for ordinary users, and in most containers."""
+    monkeypatch.setattr(rights, "network_refusal", lambda _link=False: NO_NETWORK)
 
 
 @pytest.fixture
@@ -68,6 +80,7 @@ def test_no_listener_of_a_session_is_open_to_other_machines(
     session = Session(made, geometry, stop)
     try:
         session.start()
+        assert session.exposure == NO_NETWORK
         found = listeners(session.pids[0])
         assert found, "there are listeners, else this shows nothing"
         assert reachable(found) == []
@@ -120,6 +133,12 @@ def test_several_nodes_keep_their_network() -> None:
     assert not Mpirun(found, hosts=("a", "b"), emulated=True).stays_here(Geometry(2, 2))
     assert Mpirun(found, hosts=("a", "b"), emulated=True).stays_here(Geometry(1, 2))
     assert not Srun(found).stays_here(Geometry(1, 2))  # slurmctld talks to srun
+    assert Srun(found).exposure(Geometry(1, 2)) == "srun needs the network here"
+    assert Mpirun(found, hosts=("a", "b")).exposure(Geometry(2, 2)) != NO_NETWORK
+    for alone in (Mpirun(found), Mpirun(found, hosts=(platform.node(),)), Mpiexec(found)):
+        assert alone.exposure(Geometry(1, 2)) == NO_NETWORK
+    assert Mpiexec(found, hosts=(platform.node(),)).exposure(Geometry(1, 2)) != NO_NETWORK
+    assert Local(found).exposure(Geometry()) == ""  # it starts nothing that listens
 
 
 @given(st.ip_addresses())

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -253,7 +254,9 @@ def test_a_library_that_cannot_be_loaded_is_the_reason(stop: StopFlag) -> None:
 
 def test_last_words_need_no_disk() -> None:
     """They may tell that it is full."""
-    launched = Launched(("sh", "-c", "readlink /proc/$$/fd/2 >&2; seq 20000; exit 3"), {})
+    launched = Launched(
+        ("sh", "-c", "readlink /proc/$$/fd/2 >&2; seq 20000; exit 3"), {}, nullcontext()
+    )
     assert launched.wait(60)
     assert launched.poll() == 3
     assert launched.output("stderr") == "/memfd:stderr (deleted)\n"

@@ -51,6 +51,7 @@ class Device(Backend):
     name = "device"
     Options = DeviceOptions
     access_type = DeviceAccess
+    network = False
     cache_states = frozenset({"cold", "bypass"})  # a warm one would measure the page cache alone
 
     def __init__(self, options: Any) -> None:
