@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from fsmatrix.traces.capture.stamps import Malformed
+from fsmatrix.traces.capture.stamps import Malformed, OtherFormError
 from fsmatrix.traces.capture.text import PLACE, shortened
 
 AT_FDCWD = -100
@@ -117,10 +117,10 @@ def _byte(escape: re.Match[bytes]) -> bytes:
 
 
 def flags(text: bytes) -> frozenset[bytes]:
-    """O_RDWR|O_CREAT.  Malformed for numbers (strace -X raw), whose meaning is the machine's."""
+    """O_RDWR|O_CREAT.  OtherFormError for numbers, whose meaning is the machine's."""
     words = text.partition(b"/* ")[2].partition(b" */")[0] or text
-    if words[:1].isdigit() and words != b"0":
-        raise Malformed(f"the number {shortened(words)} for flags: trace without -X raw")
+    if words.startswith(b"0x"):
+        raise OtherFormError(f"the number {shortened(words)} for flags: trace without -X raw")
     return frozenset(words.split(b"|"))
 
 

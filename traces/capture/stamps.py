@@ -23,8 +23,8 @@ class Malformed(ValueError):
     """A line, or what it says, cannot be."""
 
 
-class FormChanged(ValueError):
-    """From a line on the times of a text have another form."""
+class OtherFormError(ValueError):
+    """The lines from one on are written in a way that cannot be read."""
 
 
 class Tasks:
@@ -76,7 +76,7 @@ class Stamps:
         return self.form in (CLOCK, DATE, ELAPSED)
 
     def time(self, start: re.Match[bytes], line: int) -> int:
-        """Of a line that begins so.  Malformed; FormChanged."""
+        """Of a line that begins so.  Malformed; OtherFormError."""
         seconds, fraction, whole, clock, part = start.group(3, 4, 5, 6, 7)
         if start[9] is not None and part is None and seconds is None:
             seconds, fraction = start.group(8, 9)  # finer than the whole seconds beside it
@@ -117,7 +117,7 @@ class Stamps:
         reason = f"it has {form}, the lines before it have {self.form}"
         self._others += 1
         if self._others >= ODD_ALIKE:
-            raise FormChanged(
+            raise OtherFormError(
                 f"line {line - ODD_ALIKE + 1}: the form changes here: {reason}; cut the text "
                 "here, and import one part at a time"
             )

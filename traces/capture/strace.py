@@ -11,7 +11,7 @@ from typing import Any
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.traces.capture import descriptors, naming, opening, transfers, unseen
 from fsmatrix.traces.capture.files import Files, Sizes
-from fsmatrix.traces.capture.stamps import ELAPSED, SECONDS, FormChanged, Malformed
+from fsmatrix.traces.capture.stamps import ELAPSED, SECONDS, Malformed, OtherFormError
 from fsmatrix.traces.capture.system import System
 from fsmatrix.traces.capture.text import Call, Event, Text, What
 from fsmatrix.traces.capture.transfers import Handler
@@ -65,6 +65,8 @@ def read(
             reading.event(event)
         except Malformed as error:
             text.odd(error, event[2].line)
+        except OtherFormError as error:
+            raise TraceError(text.path, f"line {event[2].line}: {error}") from error
     reading.finish()
     if not command and isinstance(recorded := texts[0].header.get("command"), list):
         command = tuple(map(str, recorded))
@@ -235,7 +237,7 @@ def _merged(texts: Sequence[Text]) -> Iterator[tuple[Text, Event]]:
                     reason = f"its lines have {text.stamps.form}, which brings several texts in no"
                     raise TraceError(text.path, f"{reason} order: use -ttt")
                 yield text, event
-        except FormChanged as error:
+        except OtherFormError as error:
             raise TraceError(text.path, str(error)) from error
 
     if len(texts) == 1:

@@ -109,7 +109,7 @@ class Text:
         self.header = header
 
     def events(self) -> Iterator[Event]:
-        """What happened, line by line.  FormChanged, OSError."""
+        """What happened, line by line.  OtherFormError, OSError."""
         with self.path.open("rb") as file:
             for line in self._lines(file):
                 try:
