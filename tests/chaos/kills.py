@@ -20,6 +20,9 @@ limits: {time_per_run: 60s}
 geometry: {processes_per_node: 2}
 """
 PATTERN = "{workload: pattern, options: {bytes_per_process: 1MiB, chunk: 64KiB, %s}}"
+NAMES = "{workload: metadata, options: {files_per_process: 200, dirs_per_process: 20}}"
+REPLAY = '{workload: replay, options: {trace: "example:sqlite"}}'
+TPCC = "{workload: tpcc, options: {warehouses: 1, warm_up: 0.5s, runtime: 1s}}"
 FIO = "{workload: fio, options: {size: 1MiB, bs: 4KiB, rw: randread, runtime: 0.4s}}"
 WINDOW = "fixed: time, seconds: 0.2s"
 # name -> text, number of runs
@@ -43,6 +46,16 @@ CAMPAIGNS: dict[str, tuple[str, int]] = {
         "factors: {pattern: [seq-write]}\nrepetitions: 2\n",
         2,
     ),
+    "xfs": (
+        HEAD + "targets: {image: {backend: xfs, options: {size: 320MiB}}}\n"
+        f"workloads: {{names: {NAMES}, replayed: {REPLAY}}}\nrepetitions: 1\n",
+        2,
+    ),
+    "tpcc": (
+        HEAD + "targets: {memory: {backend: tmpfs, options: {size: 1GiB}}}\n"
+        f"workloads: {{orders: {TPCC}}}\nrepetitions: 1\n",
+        1,
+    ),
     "fio": (
         HEAD.replace("60s", "15s")  # fio waits for ever for a worker that is gone
         + "targets: {memory: {backend: tmpfs, options: {size: 16MiB}}}\n"
@@ -50,7 +63,17 @@ CAMPAIGNS: dict[str, tuple[str, int]] = {
         2,
     ),
 }
-PARTS = ("conductor", "launcher", "rank", "fio", "fio worker", "helper")
+PARTS = (
+    *("conductor", "launcher", "rank", "fio", "fio worker", "helper"),
+    *("database", "database user"),
+)
+FITTING = {
+    "fio": ("fio",),
+    "fio worker": ("fio",),
+    "database": ("tpcc",),
+    "database user": ("tpcc",),
+    "launcher": ("directory", "image", "xfs", "tpcc", "fio"),
+}
 HOW = ("KILL", "TERM", "INT", "STOP")
 KINDS = [f"SIG{how} to {part}" for part in PARTS for how in HOW]
 MOST = 12  # kills of a scenario
@@ -99,8 +122,7 @@ def kill(place: Place, kind: str, rng: random.Random) -> Outcome:
     """One to MOST kills of one kind, then everything as it must be."""
     how, part = kind.removeprefix("SIG").split(" to ")
     outcome = Outcome(kind)
-    fit = {"fio": ["fio"], "fio worker": ["fio"], "launcher": ["directory", "image", "fio"]}
-    name = rng.choice(fit.get(part, ["solo", "solo", "directory", "image", "fio"]))
+    name = rng.choice(FITTING.get(part, ("solo", *CAMPAIGNS)))
     seconds = typical(place.folder.parent / "typical", name)
     runs = write(place, name)
     wanted = rng.randint(1, MOST)

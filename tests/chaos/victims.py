@@ -14,6 +14,7 @@ from fsmatrix.results.process import start_of
 
 LAUNCHERS = ("mpirun", "prterun", "orterun", "mpiexec")
 SESSION = "fsmatrix.suite.session"
+OLTP = "fsmatrix.suite.oltp"
 LOOK_SECONDS = 0.004  # between two looks for a process that lives shortly
 HELD_SECONDS = 1.0  # the longest that a stopped process stays stopped
 
@@ -65,6 +66,10 @@ def _plays(part: str, process: Process, table: dict[int, Process]) -> bool:
         return process.program == "fio" and parent is not None and _is_rank(parent)
     if part == "fio worker":
         return process.program == "fio" and parent is not None and parent.program == "fio"
+    if part == "database":
+        return process.program.startswith("postgres")
+    if part == "database user":
+        return OLTP in process.words
     if part == "helper":  # mkfs, losetup, a program that is asked for its version...
         known = _is_launcher(process) or _is_rank(process)
         return not known and not (parent is not None and parent.program == "fio")
