@@ -38,6 +38,7 @@ from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.journal import journal as module
 from fsmatrix.backends.registry import load
+from fsmatrix.backends.local.local import LocalBackend
 
 real, calls = module.Journal._append, []
 def append(self, line):
@@ -199,8 +200,12 @@ class TestEmulated:
             throttle.limit(folder, number, Limits())
             subprocess.run(["losetup", "--detach", device], check=True)
 
-    def test_failing_mkfs_leaves_nothing(self, context: ProvisionContext, tmp_path: Path) -> None:
+    def test_failing_mkfs_leaves_nothing(
+        self, context: ProvisionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         target = emulated(filesystem="xfs")  # 32 MiB are not enough for it
+        assert target.refusal() == "size 32MiB: mkfs.xfs needs 300MiB or more"
+        monkeypatch.setattr(LocalBackend, "size_refusal", classmethod(lambda *_: ""))
         with pytest.raises(ToolError, match=r"mkfs\.xfs"):
             target.provision({}, context)
         assert {entry.kind for entry in context.journal.pending()} == {"image"}
