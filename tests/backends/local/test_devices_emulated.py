@@ -21,6 +21,7 @@ from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.local.devices import limits
 from fsmatrix.backends.local.devices.backend import FACTOR
+from fsmatrix.backends.local.local import LocalBackend
 from fsmatrix.backends.system import devices, loopdev, mounts
 from fsmatrix.backends.system.cgroups import throttle
 from fsmatrix.backends.system.cgroups.throttle import Limits
