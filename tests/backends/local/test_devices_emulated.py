@@ -39,7 +39,6 @@ from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.journal import journal as module
 from fsmatrix.backends.registry import load
-from fsmatrix.backends.local.local import LocalBackend
 
 real, calls = module.Journal._append, []
 def append(self, line):
