@@ -21,6 +21,7 @@ from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.local.devices import limits
 from fsmatrix.backends.local.devices.backend import FACTOR
+from fsmatrix.backends.local.local import LocalBackend
 from fsmatrix.backends.system import devices, loopdev, mounts
 from fsmatrix.backends.system.cgroups import throttle
 from fsmatrix.backends.system.cgroups.throttle import Limits
@@ -199,8 +200,12 @@ class TestEmulated:
             throttle.limit(folder, number, Limits())
             subprocess.run(["losetup", "--detach", device], check=True)
 
-    def test_failing_mkfs_leaves_nothing(self, context: ProvisionContext, tmp_path: Path) -> None:
+    def test_failing_mkfs_leaves_nothing(
+        self, context: ProvisionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         target = emulated(filesystem="xfs")  # 32 MiB are not enough for it
+        assert target.refusal() == "size 32MiB: mkfs.xfs needs 300MiB or more"
+        monkeypatch.setattr(LocalBackend, "size_refusal", classmethod(lambda *_: ""))
         with pytest.raises(ToolError, match=r"mkfs\.xfs"):
             target.provision({}, context)
         assert {entry.kind for entry in context.journal.pending()} == {"image"}

@@ -126,6 +126,7 @@ SHOWN_BY_A_RUN = {
     "faster-than-network": "rates",
     "faster-than-emulated": "rates",
     "clock-uncertainty": "clocks",
+    "simultaneous-runs": "times of outputs",
     "fewer-ranks": "the launcher",
     "errors-ignored": "operations",
     "storage-unhealthy": "health",
