@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -35,3 +36,11 @@ def network_refusal(link: bool = False) -> str:
             return ""
     except OSError as error:
         return f"no network namespace can be made here ({error})"
+
+
+def name_of(uid: int) -> str:
+    """The name of a user; empty if it has none, as in many containers."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""

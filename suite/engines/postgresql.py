@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsmatrix.backends.system import packages, tools
+from fsmatrix.backends.system import packages, rights, tools
 from fsmatrix.suite.engines.base import EngineError, EngineKind
 
 OLDEST = 15  # whose pgbench has --max-tries and logs retries
@@ -41,6 +41,11 @@ class Postgresql(EngineKind):
 
     def find(self, given: str = "") -> str:
         """Path of `postgres`, links followed, with its programs beside it; EngineError if not."""
+        if not rights.name_of(os.geteuid()):
+            raise EngineError(
+                f"PostgreSQL runs for users with a name only, and user {os.geteuid()} has no "
+                "entry in /etc/passwd"
+            )
         asked = given or os.environ.get(self.variable, "")
         newest = "" if asked else str(next(iter(installed()), ""))
         path = Path(super().find(asked or newest)).resolve()

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsmatrix.backends.system import libc, packages, tools
+from fsmatrix.backends.system import libc, packages, rights, tools
 from fsmatrix.suite.oltp.problems import OltpError
 
 NAMES = ("postgres", "nobody")
@@ -53,8 +53,7 @@ class Account:
 def choose() -> Account:
     """Who runs the server; OltpError if root finds no account for it."""
     if os.geteuid() != 0:
-        entry = pwd.getpwuid(os.geteuid())
-        return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+        return Account(rights.name_of(os.geteuid()), os.geteuid(), os.getegid())
     for name in NAMES:
         try:
             entry = pwd.getpwnam(name)

@@ -6,6 +6,7 @@ import importlib
 import os
 import socket
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.player.ops import Place
+from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.suite.session import clock, programs, wire
@@ -218,7 +220,9 @@ class Server:
 
         argv = [filled(word) for word in what.argv]
         files = {name: filled(text) for name, text in what.files.items()}
-        done = programs.run(argv, root or "/", timeout, what.env, files=files, collect=what.collect)
+        with nullcontext(root) if root else work_folder() as folder:
+            where = str(folder)
+            done = programs.run(argv, where, timeout, what.env, files=files, collect=what.collect)
         return RankOutput(host=self.world.me.host, rank=place.rank, done=done)
 
 

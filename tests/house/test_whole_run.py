@@ -42,7 +42,7 @@ REPORT = """<testsuites><testsuite>
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A TMPDIR of the test's own: short, for sockets below it, and its processes are of no run."""
     folder = Path(tempfile.mkdtemp(prefix="s"))
-    monkeypatch.setattr(place.tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setenv("TMPDIR", str(folder))
     yield folder
     for dead in dead_places():

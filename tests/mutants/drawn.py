@@ -88,6 +88,7 @@ LEFT_OUT = LeftOut(
         "suite/run/execute.py",
         "suite/run/runner.py",
         "suite/session/client/",
+        "suite/session/comm.py",
         "suite/session/orphaned_processes.py",
         "suite/session/players/apart.py",
         "suite/session/programs.py",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import pwd
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from fsmatrix.backends.system.rights import name_of
 from fsmatrix.suite.oltp import clients, consistency, logs
 from fsmatrix.suite.oltp.answers import Answer, Checked, Loaded, Worked
 from fsmatrix.suite.oltp.clients import Users
@@ -66,8 +66,8 @@ def run(task: Task, database: Database, folder: Path) -> Worked:
     counted = logs.count(
         clients.logs(folder), virtual.NAMES, task.users, window, lag=bool(task.rate)
     )
-    account = pwd.getpwuid(os.geteuid()).pw_name
-    return counted.answer(began, account, settings, (before, database.size), engine=SQLITE)
+    account, sizes = name_of(os.geteuid()) or str(os.geteuid()), (before, database.size)
+    return counted.answer(began, account, settings, sizes, engine=SQLITE)
 
 
 def check(task: Task, database: Database, folder: Path) -> Checked:
