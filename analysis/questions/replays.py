@@ -106,7 +106,8 @@ def replays(ds: xr.Dataset, most: int = MOST_CELLS) -> Replays | None:
     factors = factor_columns(ds, data.factors)
     first, group = combined([axis.codes for axis in factors.values()], len(data))
     few = {name: np.array(axis.levels)[axis.codes[first]] for name, axis in factors.items()}
-    varying = roles(few, data["phase"][first] != "")[0]
+    own = np.isin(data["phase"][first], np.unique(data["phase"][kept]))  # not of their fsyncs
+    varying = roles(few, own)[0]
     places = np.flatnonzero(kept)
     parts = [places[part] for part in rows_by_group(group[places])]
     order = sorted(parts, key=lambda part: [int(factors[n].codes[part[0]]) for n in varying])

@@ -61,9 +61,12 @@ def make_tree(parent: Path, tag: str, journal: Journal) -> Path:
         folder = parent.resolve()
         try:
             place = tree.walk(folder)
-            opened.callback(os.close, place)
-            name = f"{PREFIX}{tag}"
-            folder = new_folder(folder, name, journal, "tree", mode=tree.MODE, at=place, tag=tag)
+        except OSError as error:
+            raise BackendError(f"{folder} cannot be used: {error.strerror}") from error
+        opened.callback(os.close, place)
+        name = f"{PREFIX}{tag}"
+        folder = new_folder(folder, name, journal, "tree", mode=tree.MODE, at=place, tag=tag)
+        try:
             flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
             made = os.open(folder.name, flags, dir_fd=place)
             opened.callback(os.close, made)

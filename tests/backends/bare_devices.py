@@ -63,6 +63,7 @@ def bare(device: str, **options: Any) -> Device:
 @contextmanager
 def provisioning(folder: Path) -> Iterator[ProvisionContext]:
     """What the conductor gives; at the end nothing of its tag is left below /dev."""
+    folder.mkdir(exist_ok=True)
     tag = secrets.token_hex(8)  # a node of that name is one on a machine
     yield ProvisionContext("t", folder / "state", Journal(folder / "journals/host.jsonl"), tag)
     left = undo_pending(folder / "journals")

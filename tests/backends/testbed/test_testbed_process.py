@@ -73,12 +73,13 @@ def test_a_daemon_keeps_no_file_system_of_others_busy(unmounted: str, tmp_path: 
     """One that it does not need it leaves; one that goes later goes in its namespace too, where
     the machine's mounts are shared at all.
     """
-    point, needed = tmp_path / "theirs", tmp_path / "ours"
-    for folder in (point, needed):
-        folder.mkdir()
-        subprocess.run(["mount", "-t", "tmpfs", "fsmatrix-test", folder], check=True)
+    machine = tmp_path / "machine"
+    point, needed = machine / "theirs", machine / "ours"
     try:
-        subprocess.run(["mount", "--make-shared", point], check=True)
+        for folder in (machine, point, needed):
+            folder.mkdir()
+            subprocess.run(["mount", "-t", "tmpfs", "fsmatrix-test", folder], check=True)
+            subprocess.run(["mount", "--make-shared", folder], check=True)
         left = mounts.not_needed([needed / "data"] if unmounted == "before" else [tmp_path])
         assert (str(point) in left) is (unmounted == "before")
         assert str(needed) not in left
@@ -95,7 +96,7 @@ def test_a_daemon_keeps_no_file_system_of_others_busy(unmounted: str, tmp_path: 
         finally:
             process.end([facts])
     finally:
-        for folder in (point, needed):
+        for folder in (point, needed, machine):
             subprocess.run(["umount", "--quiet", folder], check=False, capture_output=True)
 
 

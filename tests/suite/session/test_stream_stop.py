@@ -19,6 +19,7 @@ class Tape:
 
     def __init__(self, stop_after: int) -> None:
         self.played: list[int] = []
+        self.errors: dict[int, int] = {}
         self._stop_after = stop_after
         self._last = 0
 
@@ -35,7 +36,7 @@ class Tape:
         return Chunk(chunk.ops[self._last :])
 
     def result(self) -> Any:
-        return SimpleNamespace(errors={})
+        return SimpleNamespace(errors=self.errors)
 
     def drain(self) -> None:
         return None
@@ -137,8 +138,9 @@ def test_what_a_stopped_generator_counted() -> None:
 
 
 def test_what_a_generator_counted_that_an_error_ended_is_not_known() -> None:
-    source = Source(counting())
-    play(cast(Any, Timed(3)), source, 0.0, 0.0, 0, world(3))
+    source, player = Source(counting()), Timed(3)
+    player.errors = {5: 1}
+    play(cast(Any, player), source, 0.0, 0.0, 0, world(3))
     assert source.tallies is None
 
 
