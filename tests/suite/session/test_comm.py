@@ -31,10 +31,9 @@ if comm.rank == 0:
 
 
 @pytest.mark.needs("mpirun")
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_shared_memory_has_no_name_once_all_have_mapped_it(ranks: int, tmp_path: Path) -> None:
+def test_shared_memory_has_no_name_once_all_have_mapped_it(tmp_path: Path) -> None:
     """What is killed leaves none then; the ranks go on to speak by it."""
-    made = launcher("mpirun")
+    made, ranks = launcher("mpirun"), 3
     script = tmp_path / "names.py"
     script.write_text(NAMES)
     argv = made.command([sys.executable, str(script)], Geometry(1, ranks), {})
