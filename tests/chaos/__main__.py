@@ -109,6 +109,8 @@ def main() -> int:
         sys.exit("chaos: needs root")
     print(f"SEED={asked.seed}", flush=True)
     place = asked.place or Path(tempfile.mkdtemp(prefix="fsmatrix-chaos-"))
+    place.mkdir(exist_ok=True)
+    place.chmod(0o711)  # a database's user passes through
     struck, told = 0, []
     started = start(asked, place)
     with asked.out.open("a") as file:

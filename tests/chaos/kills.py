@@ -12,17 +12,18 @@ from tests.chaos.checks import Outcome
 from tests.chaos.commands import Command
 from tests.chaos.place import Place
 
-HEAD = """campaign: chaos
+PAIR = "geometry: {processes_per_node: 2}"
+HEAD = f"""campaign: chaos
 seed: 7
-order: {attachments: 2, block: 1}
-settle: {timeout: 1s}
-limits: {time_per_run: 60s}
-geometry: {processes_per_node: 2}
+order: {{attachments: 2, block: 1}}
+settle: {{timeout: 1s}}
+limits: {{time_per_run: 60s}}
+{PAIR}
 """
 PATTERN = "{workload: pattern, options: {bytes_per_process: 1MiB, chunk: 64KiB, %s}}"
 NAMES = "{workload: metadata, options: {files_per_process: 200, dirs_per_process: 20}}"
 REPLAY = '{workload: replay, options: {trace: "example:sqlite"}}'
-TPCC = "{workload: tpcc, options: {warehouses: 1, warm_up: 0.5s, runtime: 1s}}"
+TPCC = "{workload: tpcc, options: {warehouses: 1, warm_up: 1s, runtime: 3s}}"
 FIO = "{workload: fio, options: {size: 1MiB, bs: 4KiB, rw: randread, runtime: 0.4s}}"
 WINDOW = "fixed: time, seconds: 0.2s"
 # name -> text, number of runs
@@ -51,10 +52,10 @@ CAMPAIGNS: dict[str, tuple[str, int]] = {
         f"workloads: {{names: {NAMES}, replayed: {REPLAY}}}\nrepetitions: 1\n",
         2,
     ),
-    "tpcc": (
-        HEAD + "targets: {memory: {backend: tmpfs, options: {size: 1GiB}}}\n"
-        f"workloads: {{orders: {TPCC}}}\nrepetitions: 1\n",
-        1,
+    "tpcc": (  # in a session of two ranks
+        HEAD.replace(PAIR, "") + "targets: {memory: {backend: tmpfs, options: {size: 2GiB}}}\n"
+        f"workloads: {{orders: {TPCC}, names: {NAMES[:-1]}, {PAIR}}}}}\nrepetitions: 1\n",
+        2,
     ),
     "fio": (
         HEAD.replace("60s", "15s")  # fio waits for ever for a worker that is gone

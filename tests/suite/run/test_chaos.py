@@ -83,6 +83,7 @@ def test_it_sees_what_is_left_and_touched(tmp_path: Path) -> None:
 def place() -> Iterator[Path]:
     """A folder with a short name: sockets lie in it."""
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
+    folder.chmod(0o711)  # a database's user passes through
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
