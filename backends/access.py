@@ -29,13 +29,6 @@ class Access:
         return ()
 
     @property
-    def held(self) -> tuple[str, ...]:
-        """Path and tag of a tree that is worked in by a descriptor alone; empty: by its path."""
-        if not self.details.get("shared_place"):
-            return ()
-        return str(self.details["tree"]), str(self.details["tag"])
-
-    @property
     def preloaded(self) -> str:
         """Path of a library that is put into programs that work on it; empty: none is.
 

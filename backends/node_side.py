@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.system.removal import remove_tree
 from fsmatrix.results.evidence.evidence import Interception
@@ -128,7 +129,7 @@ class NodeSide(ABC):
         """
         del programs
         if isinstance(access, PathAccess):
-            (Path(access.path) / name).mkdir(exist_ok=True)
+            (_runs(access) / name).mkdir(exist_ok=True)
 
     @classmethod
     def guard(cls, access: Access) -> None:
@@ -139,7 +140,7 @@ class NodeSide(ABC):
     def remove_run(cls, access: Access, name: str) -> None:
         """Remove it with all in it, also while another kernel does; links are not followed."""
         if isinstance(access, PathAccess):
-            remove_tree(Path(access.path) / name)
+            remove_tree(_runs(access) / name)
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
@@ -163,3 +164,8 @@ class NodeSide(ABC):
     def responds(cls, access: Access) -> list[str]:
         """As `health`, asked when no operation completes: whether what holds data answers."""
         return cls.health(access)
+
+
+def _runs(access: PathAccess) -> Path:
+    """The folder of the runs' folders, as this process reaches it."""
+    return Path(tree.reached(access.path, access.details))

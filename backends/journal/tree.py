@@ -19,6 +19,7 @@ from fsmatrix.backends.journal.marker import LIMIT, Mark, mark_in, marker_of, wh
 from fsmatrix.backends.journal.marker import MARKER as MARKER
 from fsmatrix.backends.system import removal
 from fsmatrix.backends.system.files.descent import FOLDER
+from fsmatrix.results.evidence.values import JsonObject, text
 
 STORE_MARKER = "store.json"  # of a results store
 _PART = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -66,6 +67,18 @@ def held(folder: str, tag: str) -> Path:
         os.close(descriptor)
         raise NotOurs(f"{folder} is not the directory that was made: nothing is done in it")
     return by_descriptor(descriptor)
+
+
+def reached(root: str, details: JsonObject) -> str:
+    """A root in the tree of an access with these `details`, as this process works in it.
+
+    By `held` where others may rename above the tree (`shared_place`), else as it is: NotOurs as of
+    `held`.
+    """
+    if not details.get("shared_place"):
+        return root
+    folder = text(details, "tree")
+    return str(held(folder, text(details, "tag")) / Path(root).relative_to(folder))
 
 
 def write_marker(folder: Path, tag: str, store: str = "") -> None:

@@ -31,7 +31,6 @@ from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import devices
 from fsmatrix.backends.system.files.trusted import shared_refusal
 from fsmatrix.backends.system.mounts import MEMORY_TYPES, Mount, mount_of
-from fsmatrix.backends.system.removal import remove_tree
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
 
@@ -198,30 +197,20 @@ class Directory(Backend):
                 f"{folder}, made on host {access.details['host']}, is not seen on {host}: is the "
                 "same file system mounted there?"
             )
-        if access.held:
-            tree.held(*access.held)
+        if access.details.get("shared_place"):
+            tree.reached(str(folder), access.details)
         elif reason := shared_refusal(folder):
             raise BackendError(f"{reason} (on {host})")
-
-    @classmethod
-    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
-        """In the tree that this process holds, where others may rename above it."""
-        del programs
-        (_runs(access) / name).mkdir(exist_ok=True)
-
-    @classmethod
-    def remove_run(cls, access: Access, name: str) -> None:
-        """As it was made."""
-        remove_tree(_runs(access) / name)
 
     @classmethod
     def cache(
         cls, access: Access, state: str, files: Sequence[str], *, method: CacheMethod = "auto"
     ) -> Evidence:
         """Of this kernel; what servers keep in memory stays."""
-        root = Path(path_of(access))
-        evidence = page_cache.bring(_runs(access), files, state, method)
-        servers = "unknown" if clients.recognise_at(str(root), mount_of(root)) else "none"
+        root = path_of(access)
+        reached = Path(tree.reached(root, access.details))
+        evidence = page_cache.bring(reached, files, state, method)
+        servers = "unknown" if clients.recognise_at(root, mount_of(root)) else "none"
         facts = {**evidence.facts, "server_caches": servers}
         return Evidence(evidence.state, evidence.method, facts)
 
@@ -245,11 +234,6 @@ class Directory(Backend):
             return [f"{path_of(access)} has gone"]
         mount: Mount = mount_of(path_of(access))
         return [f"{mount.point} has become read-only"] if mount.read_only else []
-
-
-def _runs(access: Access) -> Path:
-    """The folder of the runs' folders, as this process reaches it safely."""
-    return tree.held(*access.held) / owned_dirs.DATA if access.held else Path(path_of(access))
 
 
 def place_refusal(path: Path) -> str:

@@ -245,7 +245,6 @@ class Runner:
             function=function,
             program=program,
             roots=run.roots,
-            held=self.access.held,
             access=self.access.to_json(),
             nodes=geometry.nodes,
             threads=geometry.threads,

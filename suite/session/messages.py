@@ -173,7 +173,6 @@ class StepCommand(Command):
     sample: bool
     oversubscribed: bool  # more threads than CPUs
     timeout: float  # of a program, seconds
-    held: tuple[str, ...] = ()  # `Access.held`: streams and functions reach their root through it
 
 
 COMMANDS = (Quit, Call, Watch, StepCommand)

@@ -8,7 +8,6 @@ import socket
 import time
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsmatrix.backends.errors import BackendError
@@ -16,7 +15,7 @@ from fsmatrix.backends.journal import tree
 from fsmatrix.backends.player.ops import Place
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.values import Json, inside
 from fsmatrix.suite.session import clock, programs, wire
 from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
@@ -177,8 +176,7 @@ class Server:
             seed=command.seed,
         )
         root = command.roots[place.rank % len(command.roots)]
-        if command.held:
-            root = str(tree.held(*command.held) / Path(root).relative_to(command.held[0]))
+        root = tree.reached(root, inside(command.access, "details"))
         if command.playing is not None:
             merged, arrays = run_stream(
                 command.playing, root, place, comm, offset, command.oversubscribed
