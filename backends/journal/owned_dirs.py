@@ -67,8 +67,7 @@ def make_tree(parent: Path, tag: str, journal: Journal) -> Path:
         name = f"{PREFIX}{tag}"
         folder = new_folder(folder, name, journal, "tree", mode=tree.MODE, at=place, tag=tag)
         try:
-            flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-            made = os.open(folder.name, flags, dir_fd=place)
+            made = tree.step(folder.name, place)
             opened.callback(os.close, made)
             tree.write_marker(tree.by_descriptor(made), tag, journal.identity.store)
             os.mkdir(DATA, dir_fd=made)

@@ -22,7 +22,6 @@ from fsmatrix.backends.system.files.descent import FOLDER
 from fsmatrix.results.evidence.values import JsonObject, text
 
 STORE_MARKER = "store.json"  # of a results store
-_PART = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MODE = 0o700  # of a tree: what others may do above it, nobody does in it
 
 
@@ -35,14 +34,19 @@ def walk(folder: Path) -> int:
 
     OSError: NotADirectoryError if there is a link on the way, or whatever the kernel says.
     """
-    here = os.open("/", _PART)
+    here = step("/")
     for part in folder.parts[1:]:
         try:
-            below = os.open(part, _PART, dir_fd=here)
+            below = step(part, here)
         finally:
             os.close(here)
         here = below
     return here
+
+
+def step(name: str, place: int | None = None) -> int:
+    """A descriptor (O_PATH) of the directory `name` in the open directory `place`; as `walk`."""
+    return os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
 
 
 def by_descriptor(descriptor: int) -> Path:
