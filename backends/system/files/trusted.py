@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import errno
 import os
-import pwd
 import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from fsmatrix.backends.system import rights
 from fsmatrix.results.files import trust
 
 _MOST_LINKS = 40  # on the way to one path, as the kernel has it
@@ -159,7 +159,4 @@ def _open(part: Path, facts: os.stat_result, sticky: bool = True) -> str:
 
 
 def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
+    return rights.name_of(uid) or f"user {uid}"
