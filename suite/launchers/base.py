@@ -157,10 +157,10 @@ def find_program(names: Sequence[str], pattern: str) -> tuple[str, str]:
     """
     for folder in (str(Path(sys.prefix) / "bin"), *tools.folders()):
         for name in names:
-            if tools.refusal(name, folder):
-                return "", ""
             program = tools.find(name, folder)
             if program is None:
+                if tools.refusal(name, folder):
+                    return "", ""
                 continue
             version = re.search(pattern, answer(program, "--version"))
             if version:
@@ -171,11 +171,11 @@ def find_program(names: Sequence[str], pattern: str) -> tuple[str, str]:
 def why_missing(names: Sequence[str], what: str) -> str:
     """Why `find_program` found none: there is no such program, or what it says instead."""
     for name in names:
-        if reason := tools.refusal(name):
-            return reason
         if program := tools.find(name):
             printed = " ".join(answer(program, "--version").split())[:300] or "nothing"
             return f"{program} does not answer as {what}, it says: {printed}"
+        if reason := tools.refusal(name):
+            return reason
     return f"no {what} on PATH"
 
 

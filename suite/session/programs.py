@@ -259,12 +259,11 @@ def dying_with_us(argv: Sequence[str]) -> list[str]:
 
     ToolError if root does not run it.
     """
+    if found := tools.find(argv[0]):
+        return [*_until_we_die(), found, *argv[1:]]
     if reason := tools.refusal(argv[0]):
         raise ToolError(reason)
-    found = tools.find(argv[0])
-    return (
-        [*_until_we_die(), found, *argv[1:]] if found else [*argv]
-    )  # Popen says why there is none
+    return [*argv]  # Popen says why there is none
 
 
 @cache

@@ -12,6 +12,7 @@ import stat
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from fsmatrix.backends.system import rights
@@ -64,8 +65,8 @@ def distrust_way(
     bit is enough, but for those that are `closed`).  Who could replace the very Python that
     runs this is trusted, and so is what he would do that by.  OSError if there is no such path.
     """
-    own = dict(_passed(Path(sys.executable))) if sys.executable else {}
-    owners = _owners(environ) | {facts.st_uid for facts in own.values()}
+    own = _of_python(sys.executable)
+    owners = _owners(environ) | set(own.values())
     for part, facts in _passed(end):
         if part in own:
             continue
@@ -92,6 +93,13 @@ def shared_refusal(folder: Path) -> str:
         "ordinary user, choose a place that only root can rename (the sticky bit is enough in a "
         "folder of root's), or a `directory` target with `shared_place: accept`"
     )
+
+
+@cache
+def _of_python(executable: str) -> dict[Path, int]:
+    """What the kernel passes on the way to the Python that runs this, and whose that is."""
+    passed = _passed(Path(executable)) if executable else ()
+    return {part: facts.st_uid for part, facts in passed}
 
 
 def _passed(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
