@@ -86,14 +86,16 @@ def show(
 
 
 def _standings(dataset: xr.Dataset, summary: Summary) -> tuple[Standings | None, list[str]]:
-    """Who is ahead in which cell, and why some or all of that is not known."""
-    from fsmatrix.analysis.data.cluster import ONE_MACHINE
+    """Who is ahead in which cell, and why some or all of that is not known.
+
+    Nothing of one machine, which is said above all else.
+    """
     from fsmatrix.analysis.lessons.backend import pairs_compared
     from fsmatrix.analysis.report.sections import MOST_RUNS
     from fsmatrix.analysis.standings.standings import standings
 
     if summary.cluster.one_machine:
-        return None, [ONE_MACHINE]
+        return None, []
     if summary.many_targets or dataset.sizes["run"] > MOST_RUNS:
         return None, [
             "too many runs or targets for this table; use `fsmatrix lessons` and `fsmatrix compare`"
@@ -116,7 +118,7 @@ def _first_screen(console: Console, dataset: xr.Dataset, summary: Summary, place
     from fsmatrix.analysis.report.standing import WIDTH, standing
 
     standings, refused = _standings(dataset, summary)
-    for why in refused if not summary.cluster.one_machine else ():
+    for why in refused:
         console.print(Text(f"Not compared: {why}.", style="dim"))
     if standings:
         console.width = max(console.width, WIDTH)  # rich prints no wider than its console

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 
 from fsmatrix.backends.access import PathAccess
@@ -308,7 +307,7 @@ class Runner:
             self._ends(),
             files,
             what.collect,
-            self.session.network if self._is_apart else contextlib.nullcontext,
+            self.session.network if self._is_apart else nullcontext,
         )
         if stop.at_once:
             raise Interrupted
