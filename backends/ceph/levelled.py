@@ -146,8 +146,8 @@ class Levelled(Backend):
 
     @classmethod
     def responds(cls, access: Access) -> list[str]:
-        """And an OSD that does not answer, of which the monitors do not know yet."""
-        return [*cls.health(access), *health.silent(Login.of(access.details))]
+        """First an OSD that does not answer, of which the monitors do not know yet."""
+        return [*health.silent(Login.of(access.details)), *cls.health(access)]
 
     @classmethod
     def health_watch(cls, access: Access) -> Watch | None:

@@ -32,7 +32,7 @@ from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.run import provenance
 from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.events import Event, Facts, Listener
-from fsmatrix.suite.run.health import HEALTH_SECONDS, asked_once, new_ones
+from fsmatrix.suite.run.health import HEALTH_SECONDS, SHOWN, asked_once, new_ones
 from fsmatrix.suite.run.outputs import reason_of
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
@@ -227,8 +227,11 @@ class Conductor:
             select.select([self.stop], [], [], self.settings.time_without_progress)
             if self.stop.signal:
                 raise Interrupted
-            text = f"no operation completed in a run before, and the storage still said: {said[0]}"
-            raise StorageStalled(text, stalled.known)
+            raise StorageStalled(
+                "no operation completed in a run before, and the storage still said: "
+                f"{'; '.join(said[:SHOWN])}",
+                stalled.known,
+            )
 
     def _session(self, attachment: Attachment, access: Access, todo: list[RunSpec]) -> None:
         scratch = orphaned_sessions.Scratch.drawn(self.journals)
