@@ -16,6 +16,7 @@ from fsmatrix.results.files.store import Store
 from fsmatrix.suite.campaign.find import ready
 from tests.analysis import campaigns
 from tests.results import hostile
+from tests.waiting import PATIENCE
 
 PROGRAM = Path(sys.executable).parent / "fsmatrix"
 VARIABLE = "_FSMATRIX_COMPLETE"
@@ -78,7 +79,7 @@ def bash(folder: Path, *words: str) -> list[str]:
         capture_output=True,
         text=True,
         env={**os.environ, "PATH": path},
-        timeout=120,
+        timeout=PATIENCE,
         check=True,
     )
     assert done.stderr == ""
@@ -98,7 +99,7 @@ def asked(folder: Path, shell: str, line: str) -> str:
         capture_output=True,
         text=True,
         env={**os.environ, **env},
-        timeout=120,
+        timeout=PATIENCE,
         check=True,
     )
     assert done.stderr == ""
@@ -231,7 +232,7 @@ def test_it_loads_little(folder: Path) -> None:
         capture_output=True,
         text=True,
         env={**os.environ, **env},
-        timeout=120,
+        timeout=PATIENCE,
         check=True,
     )
     assert done.stdout.split() == ["target=ext4", "target=xfs"]

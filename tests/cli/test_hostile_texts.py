@@ -18,8 +18,7 @@ from fsmatrix.suite.importing.files import read as read_text
 from fsmatrix.suite.workloads.dbench.loadfile import loadfile
 from fsmatrix.suite.workloads.fio.options import FioOptions
 from tests.results.hostile import record
-
-SECONDS = 300  # a hang, not a slow machine
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(params=["fifo", "loop", "device", "long"])
@@ -91,7 +90,7 @@ def test_commands_name_special_files_and_go_on(tmp_path: Path, command: list[str
         capture_output=True,
         text=True,
         check=False,
-        timeout=SECONDS,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr

@@ -11,7 +11,8 @@ import pytest
 
 from fsmatrix.cli import terminal
 from fsmatrix.results.printable import printable
-from tests.suite.running import DEADLINE, FSMATRIX, fsmatrix
+from tests.suite.running import FSMATRIX, fsmatrix
+from tests.waiting import PATIENCE
 
 EVIL = "\N{ESCAPE}]0;owned\N{BELL}\N{ESCAPE}[2Jgone\N{RIGHT-TO-LEFT OVERRIDE}\x9b"
 CAMPAIGN = """
@@ -62,7 +63,7 @@ def test_a_full_disk_is_a_message(words: tuple[str, ...], unbuffered: str) -> No
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=DEADLINE,
+            timeout=PATIENCE,
             check=False,
             env=environment,
         )
@@ -79,7 +80,7 @@ def test_a_locale_without_our_signs_is_no_obstacle(tmp_path: Path) -> None:
         [*FSMATRIX, "plan", campaign],
         capture_output=True,
         text=True,
-        timeout=DEADLINE,
+        timeout=PATIENCE,
         check=False,
         env=plain,
     )

@@ -12,8 +12,7 @@ from rich.console import Console
 from fsmatrix.analysis.steps import LOGGER, step
 from fsmatrix.cli import app, waiting
 from fsmatrix.cli.waiting import Waiting
-
-PATIENCE = 60.0  # seconds until a test gives up
+from tests.waiting import PATIENCE
 
 
 class Heard(io.StringIO):

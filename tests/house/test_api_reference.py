@@ -13,6 +13,7 @@ import pytest
 
 from fsmatrix import analysis
 from fsmatrix.analysis.catalogue import EVERY
+from tests.waiting import PATIENCE
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -26,7 +27,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"make_api.write(pathlib.Path({str(out)!r}), ('fsmatrix.analysis',))"
     )
     command = [sys.executable, "-P", "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return out
 

@@ -41,6 +41,7 @@ from fsmatrix.traces.importing.base import Importer
 from fsmatrix.traces.importing.importing import import_traces
 from fsmatrix.traces.importing.registry import IMPORTERS
 from tests.results import audit_records, hostile
+from tests.waiting import PATIENCE
 
 ONE_SERVER = {"tpcc"}  # workloads of one program on one node
 NEEDED = {
@@ -167,7 +168,7 @@ def test_launcher(name: str, tmp_path: Path) -> None:
         env=os.environ | launcher.environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=True,
     )
     assert done.stdout.strip() == "here a b"
@@ -189,7 +190,7 @@ def test_scheduler(name: str, tmp_path: Path) -> None:
     program.chmod(0o755)
     text = scheduler.script(replace(JOB, directory=tmp_path, command=(str(program), "a b")))
     done = subprocess.run(
-        ["bash"], input=text, capture_output=True, text=True, timeout=60, check=True
+        ["bash"], input=text, capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert done.stdout.splitlines()[-2:] == [str(tmp_path), "a b"]
 

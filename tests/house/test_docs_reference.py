@@ -19,6 +19,7 @@ from fsmatrix.suite.campaign.yamlio import Tree, parse
 from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 from fsmatrix.suite.registry import WORKLOADS
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "campaign.md"
@@ -63,7 +64,7 @@ def plan(text: str, *sets: str) -> Plan:
 
 def reference(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", str(SCRIPT), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def test_tables_are_those_of_the_models() -> None:

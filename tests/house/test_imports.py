@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "docs"))
 folders = importlib.import_module("make_folders")
@@ -98,5 +100,5 @@ def test_tests_are_collected_where_a_library_for_some_of_them_is_missing() -> No
 
 def test_the_drawing_is_that_of_the_code() -> None:
     command = [sys.executable, "-P", str(ROOT / "docs/make_folders.py"), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

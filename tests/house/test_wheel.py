@@ -16,6 +16,7 @@ import pytest
 from fsmatrix.results.files.store import Store
 from tests.results.hostile import record
 from tests.suite.running import FSMATRIX
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = sorted(link.name for link in (ROOT / "fsmatrix").iterdir() if link.is_symlink())
@@ -75,7 +76,6 @@ def test_wheel_is_complete(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"fsmatrix"}
 
 
-@pytest.mark.timeout(900)  # a dozen programs, on a busy machine
 def test_the_wheel_alone_is_enough_to_work(wheel: Path, tmp_path: Path) -> None:
     """Ready campaigns, the text of batch jobs, templates, tables and studies are found in it."""
     subprocess.run(
@@ -94,13 +94,19 @@ def test_the_wheel_alone_is_enough_to_work(wheel: Path, tmp_path: Path) -> None:
             str(wheel),
         ],
         check=True,
-        timeout=200,
+        timeout=PATIENCE,
     )
     env = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
 
     def printed(*words: str) -> str:
         done = subprocess.run(
-            words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=280, check=False
+            words,
+            cwd=tmp_path,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
         )
         assert done.returncode == 0, (words, done.stdout + done.stderr)
         return done.stdout

@@ -16,7 +16,7 @@ import pytest
 from fsmatrix.results.process import start_of
 from fsmatrix.slurm.testbed.testbed import SlurmTestbedOptions, up
 from tests.conftest import LONG, TESTS
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 from tests.whole import leftovers, place, table
 from tests.whole.place import TOKEN, Place, dead_places, others
 
@@ -158,7 +158,7 @@ def test_an_interrupted_run_leaves_nothing(shelf: Path, tmp_path: Path, number: 
     run = whole(tmp_path / "told")
     sleeper, _ = what_runs(tmp_path / "told")
     run.send_signal(number)
-    text, _ = run.communicate(timeout=120)
+    text, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 130, text
     assert f"ended process {sleeper}: sleep 1000" in text
     assert not start_of(sleeper)
@@ -169,7 +169,7 @@ def test_a_run_whose_worker_is_killed_ends_and_leaves_nothing(shelf: Path, tmp_p
     run = whole(tmp_path / "told")
     sleeper, worker = what_runs(tmp_path / "told")
     os.kill(worker, signal.SIGKILL)
-    text, _ = run.communicate(timeout=120)
+    text, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode not in (0, 130), text
     assert f"left behind: process {sleeper}: sleep 1000" in text
     assert not start_of(sleeper)
@@ -187,7 +187,7 @@ def test_the_next_run_removes_what_a_killed_one_left(shelf: Path, tmp_path: Path
     assert not start_of(sleeper)
     assert not start_of(worker)
     run.send_signal(signal.SIGINT)
-    text, _ = run.communicate(timeout=120)
+    text, _ = run.communicate(timeout=PATIENCE)
     assert "a run of these tests was killed: " in text
     assert f"ended process {sleeper}: sleep 1000" in text
     assert list(shelf.iterdir()) == []

@@ -9,7 +9,6 @@ from tests.situations.debian import bare, entering
 
 
 @pytest.mark.needs("bare debian")
-@pytest.mark.timeout(1200)
 def test_the_demo_on_a_bare_debian_12() -> None:
     with bare("bookworm") as root:
         done = demo(root / "fsmatrix", "out", before=entering(root), inside=root)

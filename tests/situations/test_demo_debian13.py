@@ -10,7 +10,7 @@ import pytest
 from tests.situations.checkout import PATTERNS, Done, demo
 from tests.situations.debian import bare, entering, run
 
-pytestmark = [pytest.mark.needs("bare debian"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.needs("bare debian")]
 USER = ("setpriv", "--reuid=1234", "--regid=1234", "--clear-groups")
 DIRECTORIES = {"home", "temporary", "memory"}
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.situations.checkout import PATTERNS, Done, copy_to, demo, folder
+from tests.waiting import PATIENCE
 
 pytestmark = [  # only who has rights can take them away
     pytest.mark.needs("loops"),
-    pytest.mark.timeout(1200),
 ]
 MANAGED = {"xfs", "ext4", "btrfs"}
 DIRECTORIES = {"home", "temporary", "memory"}
@@ -128,7 +128,7 @@ def test_a_target_that_must_be_there_and_is_not_is_refused_before_anything_is_ma
             [*WITHOUT, *program, "-o", str(tmp_path / "out"), *words],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
             check=False,
         )
 

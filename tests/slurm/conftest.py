@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.slurm.testbed.testbed import SlurmTestbed, SlurmTestbedOptions, down, missing, up
-from tests.slurm.lab import PATIENCE, Lab, jobs_below
+from tests.slurm.lab import Lab, jobs_below
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module")

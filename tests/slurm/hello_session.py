@@ -22,8 +22,8 @@ from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.client.death import SessionError
 from fsmatrix.suite.session.programs import run
 from fsmatrix.suite.session.stopping import StopFlag
+from tests.waiting import PATIENCE
 
-PATIENCE = 60.0  # seconds
 # Seconds of the program's life.  Open MPI 5.0.11's mpirun may hang, or end with status 1, if a
 # program that is no MPI program ends while its daemons still report its start.
 LIVES = 0.5

@@ -21,8 +21,8 @@ from fsmatrix.slurm.slurm import Slurm
 from fsmatrix.slurm.submission import status as looking
 from fsmatrix.slurm.submission import submission
 from fsmatrix.slurm.testbed.testbed import SlurmTestbed
+from tests.waiting import PATIENCE
 
-PATIENCE = 120.0  # seconds; a bound for a machine under load
 WITH_FSMATRIX = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 EXAMPLES = Path(__file__).parents[2] / "slurm" / "examples"
 CAMPAIGN = """

@@ -25,9 +25,9 @@ from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.launchers.srun import OUTSIDE, Srun, plugins
 from tests import asking
 from tests.asking import OPEN_MPI_4
+from tests.waiting import PATIENCE
 
 HELLO = Path(__file__).with_name("hello_session.py")
-PATIENCE = 150.0  # seconds; a bound for a machine under load
 OFFERS = ("pmix", "none", "cray_shasta", "pmi2", "pmix_v4")
 OPEN_MPI, MPICH = "/opt/lib/libmpi.so.40", "/opt/lib/libmpi.so.12"
 SRUN = Srun(

@@ -18,8 +18,8 @@ from fsmatrix.results.currentjob import CurrentJob
 from fsmatrix.results.files.lock import Holder
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.process import Process
+from tests.waiting import PATIENCE
 
-PATIENCE = 240.0  # seconds; a bound for a machine under load
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sacct", "srun", "sinfo")
 CAMPAIGN = """
 campaign: plain

@@ -17,7 +17,8 @@ import h5py
 import pytest
 
 from fsmatrix.results.files.store import Store
-from tests.slurm.lab import EXAMPLES, PATIENCE, WITH_FSMATRIX, Lab, jobs_below
+from tests.slurm.lab import EXAMPLES, WITH_FSMATRIX, Lab, jobs_below
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.root
 

@@ -18,7 +18,8 @@ import pytest
 
 from fsmatrix.slurm.slurm import Slurm
 from fsmatrix.slurm.testbed.testbed import SlurmTestbed
-from tests.slurm.lab import EXAMPLES, PATIENCE, WITH_FSMATRIX, Lab, jobs_below
+from tests.slurm.lab import EXAMPLES, WITH_FSMATRIX, Lab, jobs_below
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.root
 

@@ -32,8 +32,8 @@ from fsmatrix.slurm.testbed.testbed import (
     status,
     up,
 )
+from tests.waiting import PATIENCE
 
-PATIENCE = 60.0  # seconds; a bound for a machine under load
 ONE = SlurmTestbedOptions(nodes=1)
 
 

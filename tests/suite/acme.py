@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.waiting import PATIENCE
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "CONTRIBUTING.md"
 # a file's name ends the sentence before its block
@@ -91,7 +93,7 @@ def install(folder: Path) -> dict[str, str]:
             source,
         ],
         check=True,
-        timeout=200,
+        timeout=PATIENCE,
     )
     programs.mkdir()
     for name, text in PROGRAMS.items():

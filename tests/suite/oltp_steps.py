@@ -22,6 +22,7 @@ from fsmatrix.suite.oltp.server import of_directory
 from fsmatrix.suite.oltp.task import DATA, RESULT, SQLITE, SQLITE_DATA, TASK, Task
 from fsmatrix.suite.session.programs import Finished
 from fsmatrix.suite.session.programs import run as run_program
+from tests.waiting import PATIENCE
 
 NEEDED = pytest.mark.needs("postgresql")
 PROGRAM = (sys.executable, "-P", "-m", "fsmatrix.suite.oltp", "{scratch}")
@@ -32,7 +33,6 @@ SQLITE_SETTINGS = {
     "synchronous": "full",
     "cache_size": "-8192",
 }
-PATIENCE = 120.0
 
 
 def programs() -> Path:

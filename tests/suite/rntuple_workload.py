@@ -24,6 +24,7 @@ from fsmatrix.suite.workloads.streams.lhcb import program
 from fsmatrix.suite.workloads.streams.lhcb.columns import TREE
 from fsmatrix.suite.workloads.streams.lhcb.request import MARK, Request
 from tests.suite.running import fsmatrix
+from tests.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EVENTS = 20_000
@@ -95,7 +96,7 @@ def in_root(function: str, *folders: Path) -> Any:
     """What a function of this module returns in a process with ROOT."""
     argv = [sys.executable, "-m", __name__, function, "root", *map(str, folders)]
     done = subprocess.run(
-        argv, capture_output=True, text=True, timeout=240, check=False, cwd=REPOSITORY
+        argv, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=REPOSITORY
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

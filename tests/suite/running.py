@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 FSMATRIX = [sys.executable, "-P", "-m", "fsmatrix.cli.main"]
-DEADLINE = 240
 
 
 def fsmatrix(*words: object, report: bool = False) -> subprocess.CompletedProcess[str]:
@@ -21,7 +22,7 @@ def fsmatrix(*words: object, report: bool = False) -> subprocess.CompletedProces
         [*FSMATRIX, *map(str, words), *more],
         capture_output=True,
         text=True,
-        timeout=DEADLINE,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -48,7 +49,7 @@ class Running:
         pytest.fail(f"no event {what!r}: {self.process.stderr.read()}")  # type: ignore[union-attr]
 
     def end(self) -> int:
-        out, err = self.process.communicate(timeout=DEADLINE)
+        out, err = self.process.communicate(timeout=PATIENCE)
         self.events += [json.loads(line) for line in out.splitlines()]
         self.errors = err
         return self.process.returncode

@@ -22,7 +22,8 @@ from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.results.files.store import Store
 from fsmatrix.traces.reader import opened
 from tests.suite import acme
-from tests.suite.running import DEADLINE, FSMATRIX
+from tests.suite.running import FSMATRIX
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.needs("mpirun")
 MIB = 1 << 20
@@ -67,7 +68,7 @@ def fsmatrix(site: Path, *words: object) -> str:
         capture_output=True,
         text=True,
         env=json.loads((site / "environment.json").read_text()),
-        timeout=DEADLINE,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -97,7 +98,7 @@ def changed(
         env={**env, "PYTHONPATH": str(folder / "target")},
         capture_output=True,
         text=True,
-        timeout=DEADLINE,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -182,7 +183,7 @@ def test_access_and_journal_entry_of_its_own(site: Path, tmp_path: Path) -> None
     out, quiet = tmp_path / "out", ("--quiet", "--no-report")
     words = [*FSMATRIX, "run", tmp_path / "bucket.yaml", "-o", out, *quiet]
     with subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True) as killed:
-        deadline = time.monotonic() + DEADLINE
+        deadline = time.monotonic() + PATIENCE
         while not (tmp_path / "holds").exists():
             assert killed.poll() is None, killed.stderr and killed.stderr.read()
             assert time.monotonic() < deadline
@@ -192,7 +193,7 @@ def test_access_and_journal_entry_of_its_own(site: Path, tmp_path: Path) -> None
     (left,) = set(os.listdir(buckets)) - {"fsmatrix-theirs"}
     again = subprocess.run(
         [*FSMATRIX, "run", "-o", out, "--resume", *quiet],
-        env=env, capture_output=True, text=True, timeout=DEADLINE, check=False,
+        env=env, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert again.returncode == 0, again.stdout + again.stderr
     assert f"removed bucket {buckets / left}" in again.stdout + again.stderr
@@ -228,7 +229,7 @@ def test_import_format(site: Path) -> None:
 def test_batch_system(site: Path) -> None:
     words = campaign(site, "launcher=mpirun")
     fsmatrix(site, "submit", *words, "-o", "queued", "--scheduler", "pbs")
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + PATIENCE
     while list(acme.running(site)):
         assert time.monotonic() < deadline, [p.read_text() for p in site.glob("queued/slurm/*.log")]
         time.sleep(0.2)
@@ -263,7 +264,7 @@ def test_the_contract_tests_find_each(site: Path, tmp_path: Path) -> None:
         cwd=acme.ROOT,
         capture_output=True,
         text=True,
-        timeout=DEADLINE,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.suite.session.comm import Array
-
-SECONDS = 120  # that a rank waits for the others at most
+from tests.waiting import PATIENCE
 
 
 class ThreadComm:
@@ -21,7 +20,7 @@ class ThreadComm:
         self._barrier, self._shared = barrier, shared
 
     def barrier(self) -> None:
-        self._barrier.wait(SECONDS)
+        self._barrier.wait(PATIENCE)
 
     patient_barrier = barrier
 

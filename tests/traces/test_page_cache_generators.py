@@ -26,6 +26,7 @@ from fsmatrix.traces.generators.page_cache import (
 )
 from fsmatrix.traces.model import COLUMNS, NOT_CAPTURED, Operations, problem
 from tests import peak
+from tests.waiting import PATIENCE
 
 PAGE = 4096
 # The table as it was printed, not as the generators read it.
@@ -259,7 +260,11 @@ for block in (*trace.blocks(stop=1 << 18), *trace.blocks(first=trace.operations 
 print(PEAK)
 """.replace("PEAK", peak.KILOBYTES)
     done = subprocess.run(
-        [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-P", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
     )
     assert int(done.stdout) < 200 << 10
 

@@ -26,6 +26,7 @@ from fsmatrix.traces.statistics.survey import survey
 from tests import peak
 from tests.traces.listed import Listed, listed
 from tests.traces.test_page_cache_generators import PRINTED
+from tests.waiting import PATIENCE
 
 PAGE = 4096
 UNTIMED = Header("test", timed=False)
@@ -403,7 +404,7 @@ print(PEAK)
                 capture_output=True,
                 text=True,
                 check=True,
-                timeout=200,
+                timeout=PATIENCE,
             ).stdout
         )
         for scale in ("0.1", "0.4")

@@ -21,6 +21,7 @@ from fsmatrix.traces.model import BLOCK, COLUMNS, UNKNOWN, Header, Operation, Th
 from fsmatrix.traces.reader import opened
 from fsmatrix.traces.writer import Handles, TraceWriter, writing
 from tests import peak
+from tests.waiting import PATIENCE
 
 
 def small(path: Path, **header: Any) -> Path:
@@ -277,7 +278,7 @@ print(PEAK)
                 capture_output=True,
                 text=True,
                 check=True,
-                timeout=200,
+                timeout=PATIENCE,
             ).stdout
         )
         for blocks in (20, 200)
@@ -309,7 +310,7 @@ except OSError as error:
 """
     done = subprocess.run(
         [sys.executable, "-P", "-c", code, str(tmp_path / "t.h5")],
-        capture_output=True, text=True, timeout=100, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout.split()) == (0, ["OSError", str(errno.EFBIG)])
     assert os.listdir(tmp_path) == []

@@ -27,6 +27,7 @@ from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import schema
 from fsmatrix.results.record import RunRecord
 from tests.analysis import campaigns
+from tests.waiting import PATIENCE
 
 
 def one(target: str, block: int, **others: object) -> RunRecord:
@@ -239,7 +240,11 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
         "print(a.published_table('ssd-cluster-setup').shape, 'pandas' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code], check=True, timeout=120, capture_output=True, text=True
+        [sys.executable, "-P", "-c", code],
+        check=True,
+        timeout=PATIENCE,
+        capture_output=True,
+        text=True,
     )
     rows, columns = analysis.published_table("ssd-cluster-setup").shape
     assert done.stdout == f"[]\n({rows}, {columns}) True\n"

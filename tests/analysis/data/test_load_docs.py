@@ -12,6 +12,7 @@ import pytest
 from fsmatrix.analysis.data import matrices, publications
 from fsmatrix.analysis.units import UNITS
 from tests.analysis import campaigns
+from tests.waiting import PATIENCE
 
 TEXT = (Path(__file__).parents[3] / "docs" / "analysis.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -37,7 +38,7 @@ def test_examples_run(place: Path, block: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout

@@ -18,6 +18,7 @@ from fsmatrix.analysis.draw import charts, layout
 from fsmatrix.analysis.report import pivot, report
 from fsmatrix.results.record import Finding, RunRecord
 from tests.analysis import campaigns
+from tests.waiting import PATIENCE
 
 HOSTILE = (
     '</script><script>window.stolen=1</script><img src=x onerror="window.stolen=2">&amp;{{7*7}}'
@@ -359,7 +360,7 @@ def browse(
         ],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE,
         check=True,
     )
     body = next(attrs for tag, attrs in Reader(done.stdout).tags if tag == "body")

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 
 @pytest.fixture(scope="module")
 def parser() -> Any:
@@ -18,7 +20,7 @@ def parser() -> Any:
     assert tool is not None
     python = Path(tool).read_text().splitlines()[0].removeprefix("#!").split()[0]
     find = "import ceph_argparse; print(ceph_argparse.__file__)"
-    file = subprocess.check_output([python, "-c", find], text=True, timeout=60).strip()
+    file = subprocess.check_output([python, "-c", find], text=True, timeout=PATIENCE).strip()
     spec = importlib.util.spec_from_file_location("ceph_argparse", file)
     assert spec is not None
     assert spec.loader is not None

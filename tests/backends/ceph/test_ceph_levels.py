@@ -29,6 +29,7 @@ from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.evidence.target import of_environment
 from fsmatrix.results.files.store import Store
 from tests.backends.ceph.typed import as_the_tool_sends, in_a_shell
+from tests.waiting import PATIENCE
 
 pytestmark = [
     pytest.mark.root,
@@ -255,7 +256,9 @@ def test_what_the_monitors_allow(
     def setting(*words: str) -> str:
         key = ["--keyring", bed.keyring] if bed.keyring else []
         argv = ["ceph", "--conf", bed.conf, *key, "tell", "mon.a", "config", *words]
-        return subprocess.run(argv, check=True, timeout=60, capture_output=True, text=True).stdout
+        return subprocess.run(
+            argv, check=True, timeout=PATIENCE, capture_output=True, text=True
+        ).stdout
 
     used, before = backend("rados", bed), str(json.loads(setting("get", name))[name])
     setting("set", name, value)
@@ -305,7 +308,7 @@ def test_what_a_crash_left_is_removed(
 ) -> None:
     options = {**login(bed), "levels": CODED if commands in (5, 99) else TWO}
     argv = [sys.executable, "-P", "-c", MAKE, json.dumps(options), str(tmp_path), str(commands)]
-    died = subprocess.run(argv, timeout=180, check=False, capture_output=True, text=True)
+    died = subprocess.run(argv, timeout=PATIENCE, check=False, capture_output=True, text=True)
     assert died.returncode == 9, died.stderr
     entries = context.journal.pending("ceph-level")
     assert len(entries) == 1
@@ -376,7 +379,7 @@ limits: {{time_per_run: 120s}}
 
 def fsmatrix(*arguments: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-P", "-m", "fsmatrix.cli.main", *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=400, check=False)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.fixture

@@ -9,13 +9,14 @@ import subprocess
 from typing import Any
 
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from tests.waiting import PATIENCE
 
 
 def in_a_shell(lines: list[str], bed: CephTestbed) -> None:
     """Type them as they were printed."""
     key = {"CEPH_ARGS": f"--keyring {bed.keyring}"} if bed.keyring else {}
     done = subprocess.run(["sh", "-e", "-c", "\n".join(lines)], capture_output=True, text=True,
-                          env={**os.environ, "CEPH_CONF": bed.conf, **key}, timeout=240,
+                          env={**os.environ, "CEPH_CONF": bed.conf, **key}, timeout=PATIENCE,
                           check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
 

@@ -14,6 +14,7 @@ from fsmatrix.backends.journal import owned_dirs
 from fsmatrix.backends.journal.kinds import KINDS, Kind, Stage
 from fsmatrix.backends.journal.proof import Facts, Ground, LeftAlone
 from tests.backends.journal.stores import TAG, Store, left
+from tests.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -104,6 +105,6 @@ def test_a_journal_is_undone_by_a_process_that_imported_no_backend(tmp_path: Pat
         "print(*journal.undo_pending(Path(sys.argv[1])), sep='\\n')"
     )
     command = [sys.executable, "-P", "-c", code, str(store.folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     why = "left alone: home home home is no name that the suite gives: not removed"
     assert done.stdout.splitlines() == [why] * 4, done.stderr

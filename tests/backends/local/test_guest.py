@@ -45,7 +45,7 @@ BYTES = 2 * MIB
 LIFE = 4 * MIB  # bytes that a life writes (job.py)
 SERIAL = "guest2"  # of /dev/vdc, the third disk (machine.py)
 
-pytestmark = [pytest.mark.root, pytest.mark.timeout(2 * DEADLINE)]
+pytestmark = [pytest.mark.root]
 
 
 @dataclass(frozen=True)

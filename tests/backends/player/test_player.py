@@ -16,6 +16,7 @@ from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.player.result import INTERVALS, PlayerResult
 from tests import asking
 from tests.backends.playing import IMPLEMENTATIONS, Open, chunk, op
+from tests.waiting import PATIENCE
 
 WRITES = ((0, 4096), (4096, 4096), (10_000, 3), (12_285, 70_000), (1_500_000, 1 << 20), (5, 0))
 
@@ -328,7 +329,7 @@ def test_other_python_threads_run_during_play(implementation: str, tmp_path: Pat
     if implementation == "c" and (reason := asking.why_not("c player")):
         pytest.skip(reason)
     argv = [sys.executable, "-P", "-c", BLOCKED, str(tmp_path), implementation]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout.split() == ["1", "0"]
 
 

@@ -19,6 +19,7 @@ from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from fsmatrix.results.histogram import bin_of
 from tests.backends.ceph_places import DRIVER_NAMES, OBJECT, SEED, Place
 from tests.backends.playing import chunk, data_stream, facts, metadata_stream, op
+from tests.waiting import PATIENCE
 
 pytestmark = [
     pytest.mark.root,
@@ -82,7 +83,7 @@ def test_objects_are_those_of_libradosstriper(rados: Place, tmp_path: Path) -> N
     out = tmp_path / "out"
     argv = ["rados", "-c", rados.bed.conf, "-p", rados.bed.pools["rados"], "-N", rados.name]
     # 16.2's tool may abort on its way out, after the file is whole: its bytes are what counts
-    subprocess.run([*argv, "--striper", "get", "d/f", str(out)], check=False, timeout=60,
+    subprocess.run([*argv, "--striper", "get", "d/f", str(out)], check=False, timeout=PATIENCE,
                    capture_output=True)  # fmt: skip
     assert out.read_bytes() == joined
 
@@ -136,7 +137,7 @@ def test_names_and_links_do_not_lead_out(cephfs: Place) -> None:
         "assert call('unmount') == call('release') == 0\n"
     )
     argv = [cephfs.bed.conf, cephfs.bed.keyring, f"/{cephfs.name}", outside.decode()]
-    subprocess.run([sys.executable, "-c", script, *argv], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script, *argv], check=True, timeout=PATIENCE)
     one = cephfs.opened()
     names = (b"up/" + outside, b"link", b"up/new", b"/" + outside, b"../" + outside)
     one.play(chunk(

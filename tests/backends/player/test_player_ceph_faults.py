@@ -20,6 +20,7 @@ from fsmatrix.backends.player.result import PlayerResult
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from tests.backends.ceph_places import OBJECT, SEED, Place
 from tests.backends.playing import chunk, op
+from tests.waiting import PATIENCE
 
 pytestmark = [
     pytest.mark.root,
@@ -264,7 +265,7 @@ def test_a_missing_library_is_said(library: str) -> None:
     hide = f'mount --bind /dev/null "{path}" && exec "$0" -P -c "$1"'
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", hide, sys.executable, code],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 1
     assert f"{library} cannot be loaded (package " in done.stderr

@@ -26,6 +26,7 @@ import pytest
 from fsmatrix.backends.ceph.libcephfs import NONBLOCKING
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
+from tests.waiting import PATIENCE
 
 HERE = Path(__file__).parent
 STANDIN = HERE.parents[1] / "standins" / "cephfs"
@@ -38,7 +39,6 @@ Op = Sequence[int]
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.timeout(600),
     pytest.mark.needs("c player", "ceph", "compiler"),
 ]
 
@@ -85,7 +85,7 @@ class Place:
         asked |= {"chunks": chunks, "drain": drain, "options": given}
         return subprocess.run(
             [sys.executable, "-P", str(STANDIN / "play.py")],
-            input=json.dumps(asked), capture_output=True, text=True, timeout=240, check=False,
+            input=json.dumps(asked), capture_output=True, text=True, timeout=PATIENCE, check=False,
             env=self.environment(standin, faults),
         )  # fmt: skip
 
@@ -154,7 +154,7 @@ def test_the_contract_of_the_driver_holds_over_it(place: Place) -> None:
     argv = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen]
     done = subprocess.run(
         [*argv, *files], cwd=HERE.parents[2], env=place.environment(standin=True),
-        capture_output=True, text=True, timeout=500, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     passed = re.search(r"(\d+) passed", done.stdout)
@@ -328,7 +328,7 @@ def test_the_record_says_who_keeps_the_depth(
     options = json.dumps({**login, "depth_by": asked})
     done = subprocess.run(
         [sys.executable, "-P", "-c", LIFE, options, str(tmp_path)],
-        env=place.environment(over), capture_output=True, text=True, timeout=240, check=False,
+        env=place.environment(over), capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)

@@ -20,9 +20,9 @@ from fsmatrix.backends.player.ops import OP, OUTCOME, UNKNOWN, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from tests import asking
 from tests.backends.playing import IMPLEMENTATIONS, Open, chunk, op
+from tests.waiting import PATIENCE
 
 DIRECTORIES = 500
-SECONDS = 120  # of patience with what must happen
 
 
 def queue(*ops: tuple[Any, ...], batch: int, names: tuple[bytes, ...] = ()) -> Chunk:
@@ -109,14 +109,14 @@ def test_the_others_go_on_while_one_waits(
     done: list[int] = []
     playing = threading.Thread(target=lambda: done.append(one.play(played)))
     playing.start()
-    give_up = time.monotonic() + SECONDS
+    give_up = time.monotonic() + PATIENCE
     while (there := len(os.listdir(tmp_path))) < 1 + DIRECTORIES - held:
         assert time.monotonic() < give_up, f"{there} of {1 + DIRECTORIES - held}"
         time.sleep(0.001)
     assert done == []
     assert not any((tmp_path / f"d{i}").exists() for i in range(held))
     os.close(os.open(tmp_path / "fifo", os.O_WRONLY))
-    playing.join(SECONDS)
+    playing.join(PATIENCE)
     assert done == [DIRECTORIES + 1]
     assert results(played) == [0] * (DIRECTORIES + 1)
     one.close()

@@ -17,10 +17,10 @@ from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import NativePlayer, Player, PlayerOptions
 from fsmatrix.backends.player.python.player import PythonPlayer
 from tests.backends.playing import chunk, op
+from tests.waiting import PATIENCE
 
 FILES = 8
 ROUNDS = 400
-SECONDS = 60  # until both must have been met, however busy the machine is
 SWAPPER = """
 import ctypes, sys
 exchange = ctypes.CDLL(None, use_errno=True).renameat2
@@ -107,7 +107,7 @@ def test_a_directory_that_becomes_a_link_leads_nowhere(tmp_path: Path, how: str)
     try:
         player.play(Chunk(np.zeros(0, dtype=OP), [os.fsencode(name) for name in names]))
         with swapped(root / "d", root / "link"):
-            rounds, deadline = 0, time.monotonic() + SECONDS
+            rounds, deadline = 0, time.monotonic() + PATIENCE
             while rounds < ROUNDS or not both_were_met(player):
                 assert time.monotonic() < deadline
                 player.play(changes())

@@ -13,7 +13,7 @@ import pytest
 from fsmatrix.backends.errors import NoAnswer, ToolError
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.files import trusted
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 NOBODY = 65534
 SAYS = "root does not run {program}: {place} {reason}; mend that, or vouch for its folder: "
@@ -155,7 +155,7 @@ def test_a_signal_to_our_group_is_not_the_tool_s(tmp_path: Path) -> None:
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True) as asker:
         until(begun.exists)
         os.killpg(asker.pid, signal.SIGINT)
-        out, _ = asker.communicate(timeout=60)
+        out, _ = asker.communicate(timeout=PATIENCE)
     assert out.split() == ["0", "answered"]
 
 

@@ -14,7 +14,6 @@ from fsmatrix.backends.testbed.ceph.testbed import (
 from fsmatrix.backends.testbed.home import Home
 
 QUICK: dict[str, Any] = {"nodes": 2, "pg_num": 32}
-PATIENCE = 60.0  # seconds; a bound for a machine under load
 
 
 def running(directory: Path) -> list[str]:

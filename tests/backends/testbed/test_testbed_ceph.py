@@ -24,7 +24,8 @@ from fsmatrix.backends.testbed.ceph.testbed import (
     up,
 )
 from fsmatrix.cli.testbeds import testbed as cli
-from tests.backends.testbed.remains import PATIENCE, QUICK, assert_gone, of_bed, running
+from tests.backends.testbed.remains import QUICK, assert_gone, of_bed, running
+from tests.waiting import PATIENCE
 
 ALLOWANCE = 0.7  # of a limit's duration: what a token bucket lets pass at once is free
 

@@ -20,7 +20,8 @@ from fsmatrix.backends.testbed.ceph.testbed import (
     status,
     up,
 )
-from tests.backends.testbed.remains import PATIENCE, QUICK, assert_gone, of_bed, running, traces
+from tests.backends.testbed.remains import QUICK, assert_gone, of_bed, running, traces
+from tests.waiting import PATIENCE
 
 
 @pytest.mark.loop

@@ -23,7 +23,7 @@ from fsmatrix.backends.testbed.daos.testbed import DaosTestbed, DaosTestbedOptio
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.results.files.store import Store
 
-pytestmark = [pytest.mark.root, pytest.mark.daos, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.root, pytest.mark.daos]
 
 ASKED = DaosTestbedOptions(nodes=2, network="1Gbit")
 PATIENCE = 180.0  # seconds; engines poll on all cores: a bound, not a measure

@@ -30,11 +30,11 @@ from fsmatrix.backends.testbed.daos import bringup, conf, testbed
 from fsmatrix.backends.testbed.daos.testbed import DaosTestbed, DaosTestbedOptions
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.network import Network
+from tests.waiting import PATIENCE
 
 DOUBLES = Path(__file__).parent / "doubles"
 NETWORK = Network("10.9.8.1", ("10.9.8.11", "10.9.8.12"), ("ns1", "ns2"), "fsmabcdefb")
 TWO, THREE = DaosTestbedOptions(), DaosTestbedOptions(nodes=3, network="1Gbit")
-PATIENCE = 60.0  # seconds; a bound for a machine under load
 PROOF = {"FSMATRIX_STORE": "5" * 32}
 
 

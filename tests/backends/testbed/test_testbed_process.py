@@ -16,8 +16,7 @@ from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed import process
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.process import Recorded, Seen
-
-PATIENCE = 60.0  # seconds; a bound for a machine under load
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture

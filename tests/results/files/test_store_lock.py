@@ -12,6 +12,7 @@ from fsmatrix.results.currentjob import NO_JOB, CurrentJob
 from fsmatrix.results.files.lock import Holder, LockedError, ShardLock
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.process import start_of
+from tests.waiting import PATIENCE
 
 HOLD = (
     "import sys; from fsmatrix.results.files.lock import ShardLock\n"
@@ -195,7 +196,7 @@ def test_only_one_of_many_gets_it(out):
     for process in processes:
         process.start()
     start.wait(60)
-    won = [results.get(timeout=60) for _ in processes]
+    won = [results.get(timeout=PATIENCE) for _ in processes]
     start.wait(60)
     for process in processes:
         process.join(60)

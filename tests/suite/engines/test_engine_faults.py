@@ -27,9 +27,9 @@ from fsmatrix.suite.workloads.base import Workload
 from fsmatrix.suite.workloads.dbench import Dbench
 from fsmatrix.suite.workloads.fio import Fio
 from tests.suite.sessions import runner_on, started
+from tests.waiting import PATIENCE
 
 FSMATRIX = [sys.executable, "-P", "-m", "fsmatrix.cli.main"]
-DEADLINE = 120.0
 pytestmark = pytest.mark.needs("fio")
 
 
@@ -74,7 +74,7 @@ def once_it_runs(name: str, place: Path, act: Callable[[psutil.Process], None]) 
     """Act on the second node's program a second after the programs of both nodes run."""
 
     def wait() -> None:
-        deadline = time.monotonic() + DEADLINE
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             if len(found := running(name, place)) >= 2:
                 time.sleep(1.0)
@@ -178,7 +178,7 @@ def test_a_killed_conductor_leaves_no_engine(
     )
     command = [*FSMATRIX, "run", str(file), "-o", str(tmp_path / "out"), "--quiet"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
-        deadline = time.monotonic() + DEADLINE
+        deadline = time.monotonic() + PATIENCE
         while not running("fio", place):
             assert time.monotonic() < deadline
             assert run.poll() is None
@@ -191,7 +191,7 @@ def test_a_killed_conductor_leaves_no_engine(
         [*command, "--resume", "--set", "limits.time_per_run=1s"],
         capture_output=True,
         text=True,
-        timeout=DEADLINE,
+        timeout=PATIENCE,
         check=False,
     )
     assert again.returncode == 1, "that run passes its deadline"

@@ -19,6 +19,7 @@ from fsmatrix.suite.workloads.fio.free import FREE, OF_JOBS
 from fsmatrix.suite.workloads.fio.options import FioOptions
 from fsmatrix.suite.workloads.ior.options import WORDS, IorOptions
 from fsmatrix.suite.workloads.mdtest.options import EXTRA, MODULES, MdtestOptions
+from tests.waiting import PATIENCE
 
 BAD: list[tuple[type[Any], dict[str, Any]]] = [
     *((IorOptions, {"extra_arguments": words}) for words in (
@@ -161,6 +162,6 @@ def test_a_loadfile_with_absolute_names_stays_in_dbenchs_directory(tmp_path: Pat
         "WriteX 1 0 100 100 NT_STATUS_OK\nClose 1 NT_STATUS_OK\n"
     )
     argv = ["dbench", "-D", str(work), "-c", str(load), "-t", "2", "--skip-cleanup", "1"]
-    subprocess.run(argv, capture_output=True, check=False, timeout=60)
+    subprocess.run(argv, capture_output=True, check=False, timeout=PATIENCE)
     assert (work / "fsmatrix-escape").exists()
     assert not Path("/fsmatrix-escape").exists()

@@ -17,6 +17,7 @@ from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpiexec import Mpiexec
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from tests.suite.running import fsmatrix
+from tests.waiting import PATIENCE
 
 FIVE = Mpirun(Probe(True, "/opt/mpirun", "5.0.3"), scratch="/tmp/s")
 FOUR = Mpirun(Probe(True, "/opt/mpirun", "4.1.4"), scratch="/tmp/s")
@@ -90,7 +91,7 @@ def test_the_agent_can_do_what_it_does_not_refuse(user: list[str]) -> None:
 
 
 def _said(argv: list[str]) -> str:
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
     return done.stdout.strip()
 
 

@@ -22,6 +22,7 @@ from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.cases import testbeds
 from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
+from tests.waiting import PATIENCE
 
 AGENT = "DAOS_AGENT_DRPC_DIR"
 MISSING = {"evidence-missing", "read-served-by-cache", "cache-state-not-reached"}
@@ -232,7 +233,7 @@ def test_a_campaign_brings_its_beds_up_and_takes_them_down(tmp_path: Path) -> No
         ],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -16,6 +16,7 @@ from fsmatrix.backends.system import devices, signature
 from fsmatrix.results.files.store import Store
 from tests.backends.bare_devices import MIB, attached, digest, out_of
 from tests.suite.running import Running, fsmatrix
+from tests.waiting import PATIENCE
 
 CAMPAIGN = """
 campaign: bare
@@ -207,7 +208,7 @@ def test_a_second_campaign_and_resume(tmp_path: Path) -> None:
             assert [tree for tree in before if tree.exists()]
         finally:
             running.process.kill()
-            running.process.communicate(timeout=60)
+            running.process.communicate(timeout=PATIENCE)
         done = fsmatrix("run", "-o", out, "--resume", "--json")
         assert done.returncode == 0, done.stdout
         recovered = [

@@ -14,7 +14,7 @@ from fsmatrix.results.files.store import Store
 from tests.backends.conftest import agent_folder, standin  # noqa: F401 - fixtures
 from tests.suite.daos_campaigns import Doubled, doubled_daos  # noqa: F401 - the fixture
 from tests.suite.running import FSMATRIX, fsmatrix
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.daos, pytest.mark.needs("c player", "compiler", "mpirun")]
 CAMPAIGN = """
@@ -41,7 +41,7 @@ def test_ranks_share_a_connection_and_leave_nothing(
     file.write_text(CAMPAIGN.format(library=doubled_daos.library, more=""))
     argv = [sys.executable, "-P", "-m", "fsmatrix.cli.main", "run", str(file), "-o", str(out)]
     done = subprocess.run(
-        [*argv, "--quiet"], capture_output=True, text=True, timeout=400, check=False
+        [*argv, "--quiet"], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     store = Store.open(out)
     records = [store.read(run_id) for run_id in store.ids()]
@@ -71,7 +71,7 @@ def test_ctrl_c_while_a_tool_runs_is_no_failed_run(
         noted = tool.folder / "calls.jsonl"
         until(lambda: noted.exists() and any("create" in call for call in tool.calls))
         os.killpg(run.pid, signal.SIGINT)
-        _, errors = run.communicate(timeout=120)
+        _, errors = run.communicate(timeout=PATIENCE)
     assert run.returncode == 130, errors
     assert list(Store.open(out).ids()) == []
     tool.fault()

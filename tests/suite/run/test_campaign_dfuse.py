@@ -15,9 +15,9 @@ from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
 from tests.backends import daos_agent_double
 from tests.suite.running import FSMATRIX
+from tests.waiting import PATIENCE
 
 STANDINS = Path(__file__).parents[2] / "standins"
-DEADLINE = 600
 CAMPAIGN = """\
 campaign: dfuse
 targets:
@@ -56,7 +56,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
         env["DAOS_AGENT_DRPC_DIR"] = agent
         with daos_agent_double.running(Path(agent)):
             ran = subprocess.run(
-                [*argv, "--no-report"], env=env, capture_output=True, text=True, timeout=DEADLINE
+                [*argv, "--no-report"], env=env, capture_output=True, text=True, timeout=PATIENCE
             )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return folder

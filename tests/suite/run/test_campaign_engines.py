@@ -23,11 +23,11 @@ from fsmatrix.results import metrics
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
 from tests import asking
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.real
 FSMATRIX = [sys.executable, "-P", "-m", "fsmatrix.cli.main"]
 HERE = Path(__file__).parents[2]
-DEADLINE = 300
 MIB = 1 << 20
 Runs = dict[tuple[str, str, int], RunRecord]
 
@@ -56,7 +56,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=DEADLINE,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -185,7 +185,7 @@ def test_show_names_engines(out: Path) -> None:
         [*FSMATRIX, "show", str(out), "--json"],
         capture_output=True,
         text=True,
-        timeout=DEADLINE,
+        timeout=PATIENCE,
         check=True,
     )
     text = json.dumps(json.loads(done.stdout))
@@ -234,7 +234,7 @@ def test_an_engine_that_cannot_be_used_is_refused_with_the_cure(
         [*FSMATRIX, "run", str(file), "-o", str(tmp_path / "out")],
         capture_output=True,
         text=True,
-        timeout=DEADLINE,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 2, done.stdout + done.stderr
@@ -252,7 +252,7 @@ def test_check_lists_engines_with_versions_and_cures(tmp_path: Path) -> None:
         env=env,
         capture_output=True,
         text=True,
-        timeout=DEADLINE,
+        timeout=PATIENCE,
         check=True,
     )
     engines = {item["name"]: item for item in json.loads(done.stdout) if item["kind"] == "engine"}

@@ -19,7 +19,8 @@ import pytest
 
 from fsmatrix.results.files.store import Store
 from tests.suite.run.faulty_campaigns import statuses, write_campaign
-from tests.suite.running import DEADLINE, Running, fsmatrix, ranks_of
+from tests.suite.running import Running, fsmatrix, ranks_of
+from tests.waiting import PATIENCE
 
 
 def test_campaign_runs_and_resumes_to_nothing(tmp_path: Path, target: Path) -> None:
@@ -208,7 +209,7 @@ repetitions: 2
         target=lambda: done.append(fsmatrix("run", "-o", out, "--resume", "--quiet"))
     )
     thread.start()
-    thread.join(DEADLINE)
+    thread.join(PATIENCE)
     assert done[0].returncode == 0, done[0].stderr
     assert "recovered: unmounted" in done[0].stderr
     assert list(statuses(out).values()) == ["ok"] * 4

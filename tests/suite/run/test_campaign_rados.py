@@ -11,6 +11,7 @@ import pytest
 
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
 from fsmatrix.results.files.store import Store
+from tests.waiting import PATIENCE
 
 pytestmark = [
     pytest.mark.root,
@@ -47,7 +48,7 @@ def run(bed: CephTestbed, folder: Path, more: str = "", limit: str = "120s") -> 
     file.write_text(CAMPAIGN.format(conf=bed.conf, pool=bed.pools["rados"], more=more, limit=limit))
     argv = [sys.executable, "-P", "-m", "fsmatrix.cli.main", "run", str(file), "-o", str(out)]
     done = subprocess.run(
-        [*argv, "--quiet"], capture_output=True, text=True, timeout=400, check=False
+        [*argv, "--quiet"], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     return done.returncode, Store.open(out)
 

@@ -16,7 +16,7 @@ import pytest
 from tests.chaos.__main__ import NAMESPACES, ROOT
 from tests.chaos.checks import Outcome
 from tests.chaos.table import table
-from tests.suite.running import DEADLINE
+from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.root, pytest.mark.loop, pytest.mark.needs("ext4", "mpirun", "fio")]
 
@@ -58,7 +58,7 @@ def test_it_sees_what_is_left_and_touched(tmp_path: Path) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=DEADLINE,
+        timeout=PATIENCE,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
@@ -109,7 +109,7 @@ def test_a_killed_conductor_and_a_torn_run_file(tmp_path: Path, place: Path) -> 
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=2 * DEADLINE,
+            timeout=PATIENCE,
             check=False,
         )
         assert ran.returncode == 0, ran.stdout + ran.stderr

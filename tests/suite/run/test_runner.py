@@ -47,6 +47,7 @@ from fsmatrix.suite.workloads.pattern import Pattern
 from fsmatrix.suite.workloads.pattern.options import PatternOptions
 from tests.suite import probe
 from tests.suite.sessions import runner_like, runner_on, started
+from tests.waiting import PATIENCE
 
 TWO = Geometry(1, 2)
 
@@ -377,7 +378,7 @@ def test_clock_offsets_between_kernels_are_within_their_uncertainty() -> None:
         env=os.environ | launcher.environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=True,
     )
     rows = [tuple(map(int, word.split(":"))) for word in done.stdout.split()]

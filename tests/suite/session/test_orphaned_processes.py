@@ -15,7 +15,8 @@ import psutil
 import pytest
 
 from fsmatrix.results.files.store import Store
-from tests.suite.running import DEADLINE, Running, fsmatrix
+from tests.suite.running import Running, fsmatrix
+from tests.waiting import PATIENCE
 
 CAMPAIGN = """
 campaign: orphans
@@ -51,7 +52,7 @@ def out(tmp_path: Path) -> Iterator[Path]:
 
 def once(look: Callable[[], Any], what: str) -> Any:
     """What `look` gives as soon as it gives something."""
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if found := look():
             return found

@@ -21,6 +21,7 @@ from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.stopping import StopFlag
 from tests.suite.session.test_loopback import four
 from tests.suite.session.test_session import EMULATED, function, launcher
+from tests.waiting import PATIENCE
 
 pytestmark = [
     pytest.mark.root,
@@ -93,7 +94,7 @@ def assert_out_of_reach(pids: list[int]) -> None:
     others = set(listening("self").values())  # of the same number, in this network: not ours
     places = [f"{address}:{port}" for address in here for port in ports - others]
     argv = [*STRANGER, "/usr/bin/python3", "-I", "-c", KNOCK, *places]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert places
     assert done.stdout == ""
 

@@ -23,9 +23,9 @@ from fsmatrix.suite.workloads.pattern import Pattern
 from fsmatrix.suite.workloads.pattern.options import PatternOptions
 from tests.ranks import rank
 from tests.suite.sessions import runner_on, started
+from tests.waiting import PATIENCE
 
 CHUNK = 4096
-SECONDS = 300.0
 
 
 # -- the reason of an end -------------------------------------------------------------------------
@@ -67,13 +67,13 @@ def test_the_rank_that_ended_is_named_not_who_noticed(
 def running(geometry: Geometry, kind: type[Mpirun] = Mpirun) -> AbstractContextManager[Session]:
     """A session on emulated nodes n0, n1..."""
     hosts = tuple(f"n{index}" for index in range(geometry.nodes))
-    return started(geometry, kind, SECONDS, hosts=hosts, emulated=True)
+    return started(geometry, kind, PATIENCE, hosts=hosts, emulated=True)
 
 
 def runner_of(session: Session, folder: Path) -> Runner:
     data = folder / "data"
     data.mkdir()
-    return runner_on(session, data, folder, Settings(SECONDS, 1.0, out=folder))
+    return runner_on(session, data, folder, Settings(PATIENCE, 1.0, out=folder))
 
 
 def run(runner: Runner, geometry: Geometry, **options: Any) -> tuple[RunRecord, Any]:
@@ -107,7 +107,6 @@ def test_ranks_that_the_launcher_packed_are_no_number(tmp_path: Path) -> None:
 
 @pytest.mark.quiet  # and nothing else gets on beside it
 @pytest.mark.needs("emulated nodes")
-@pytest.mark.timeout(900)  # 128 processes on two CPUs start slowly
 def test_a_session_of_128_ranks_on_4_nodes(tmp_path: Path) -> None:
     """Right totals, and nobody is left; killed ranks are told of in test_session.py."""
     geometry = Geometry(4, 32)

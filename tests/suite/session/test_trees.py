@@ -17,6 +17,7 @@ from fsmatrix.suite.session import clock
 from fsmatrix.suite.session.messages import Command, in_rows
 from fsmatrix.suite.session.world import FAN, World
 from tests.ranks import rank
+from tests.waiting import PATIENCE
 
 
 @given(st.lists(st.integers(0, 300), unique=True))
@@ -117,7 +118,7 @@ def test_trees_over_mpi() -> None:
         env=os.environ | launcher.environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=True,
     )
     answers = json.loads(done.stdout)

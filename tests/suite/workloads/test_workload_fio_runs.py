@@ -16,6 +16,7 @@ from fsmatrix.suite.workloads.base import Output, Step
 from fsmatrix.suite.workloads.fio import Fio
 from fsmatrix.suite.workloads.fio.options import FioOptions
 from tests.suite.workloads.fio_workload import MIB, PATH, argv, case_of, workload
+from tests.waiting import PATIENCE
 
 needs_fio = pytest.mark.needs("fio")
 
@@ -46,7 +47,7 @@ def play(work: Fio, case: Case, root: Path, scratch: Path) -> tuple[Parsed, list
             )
             started.append((number, own, time.time(), process))
         for number, own, began, process in started:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=PATIENCE)
             assert process.returncode == 0, err
             files = {p.name: p.read_text() for glob in what.collect for p in own.glob(glob)}
             assert {p.name for p in own.iterdir()} == set(files) | set(what.files)

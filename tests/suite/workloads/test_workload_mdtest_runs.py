@@ -23,6 +23,7 @@ from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.mdtest import KIND
 from fsmatrix.suite.workloads.base import Argv, Output, Step
 from tests.suite.mdtest_workload import DATA, SPLIT, case_of, steps, words, workload
+from tests.waiting import PATIENCE
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -161,7 +162,13 @@ def perform(step: Step, launcher: str, root: Path, scratch: Path) -> Output:
     }
     command = [launcher, "--oversubscribe", "--bind-to", "none", "-n", "2", *argv]
     done = subprocess.run(
-        command, cwd=root, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command,
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     files = {path.name: path.read_text() for path in scratch.iterdir()}
     return Output(step.name, "", 0, done.returncode, done.stdout, done.stderr, files)

@@ -14,6 +14,7 @@ from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.traces.importing.importing import import_traces
 from fsmatrix.traces.model import MOST_BYTES, NOT_CAPTURED, UNKNOWN, TraceError
 from tests.traces.importing.imported import imported, imported_files
+from tests.waiting import PATIENCE
 
 V2, V3 = "fio version 2 iolog\n", "fio version 3 iolog\n"
 LOG = """10 /d/a add
@@ -183,7 +184,7 @@ def test_what_fio_logs_is_what_it_counts(tmp_path: Path) -> None:
         *("--name=write", "--rw=write", "--fdatasync=4", f"--thinktime={pause}"),
         f"--write_iolog={tmp_path}/write.log",
     ]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=200, check=True)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=True)
     jobs = json.loads(done.stdout[done.stdout.index("{") :])["jobs"]
     logs = [tmp_path / "mix.log", tmp_path / "write.log"]
     trace = imported_files(tmp_path, logs)
@@ -218,7 +219,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
             file.write(V3 + "0 /a add\n0 /a open\n")
             file.writelines(f"{i} /a read {i * 4096 % (1 << 30)} 4096\n" for i in range(lines))
         command = [sys.executable, "-P", "-c", script, str(path), str(tmp_path / "t.h5")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
         peaks.append(int(done.stdout))
     assert (peaks[1] - peaks[0]) * 1024 < 280_000 * 50
 

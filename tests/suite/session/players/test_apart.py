@@ -31,9 +31,9 @@ from tests.backends.playing import (
     metadata_stream,
     op,
 )
+from tests.waiting import PATIENCE
 
 OPTIONS = PlayerOptions(slots=8, max_op_bytes=1 << 20, seed=SEED, stop_on_error=False)
-SECONDS = 60  # for what happens in moments
 Made = Callable[..., ApartPlayer]
 
 
@@ -200,7 +200,7 @@ def test_only_the_player_gets_a_library_that_is_not_ready_for_other_programs(
     player.drain()
     assert facts(player.result()) == facts(inside(tmp_path / "posix", stream))
     words = programs.given({"LD_PRELOAD": early}, ["sh", "-c", "cat /proc/self/maps"])
-    done = programs.run(words, str(tmp_path), SECONDS)
+    done = programs.run(words, str(tmp_path), PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     assert early in done.stdout
 
@@ -241,7 +241,7 @@ def test_it_ends_with_its_rank(tmp_path: Path) -> None:
         process = psutil.Process(int(rank.stdout.readline()))
         family = [process, *process.children(recursive=True)]
         rank.kill()
-        _, alive = psutil.wait_procs(family, SECONDS)
+        _, alive = psutil.wait_procs(family, PATIENCE)
     assert alive == []
 
 
