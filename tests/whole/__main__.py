@@ -4,7 +4,7 @@
 
 What killed runs of this user left is removed first.  Then the tests run side by side, then those
 marked `quiet` alone, each part in a folder and a TMPDIR of this run's own.  At the end: a table of
-the minutes, and what the tests left on the machine.
+the minutes, and what the tests left on the machine: nothing, or it is a failure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INTERRUPTED = 130
 
 
 def main() -> int:
-    """The exit status: 0 if every test passed.  What is left is said, by its name."""
+    """The exit status: 0 if every test passed and left nothing."""
     asked, words = _arguments()
     for dead in dead_places():
         _say([f"a run of these tests was killed: {dead.folder}", *dead.clear()])
@@ -54,7 +54,7 @@ def main() -> int:
         return INTERRUPTED
     _say([f"left behind: {line}" for line in left] or ["the tests left nothing on this machine"])
     failed = [status for status in statuses if status not in (0, NO_TESTS)]
-    return failed[0] if failed else 0
+    return failed[0] if failed else int(bool(left))
 
 
 class Stop:
