@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-sys.path.append(str(Path(__file__).parent))  # also under -P
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # also under -P
 
-from simulations_many import INSIDE, false_claims, growing, many_cells
+from simulations_many import INSIDE, false_claims, growing, many_cells, null_study
 from tables_of_docs import table, write
 
 from fsmatrix.analysis.stats import repetitions, simulate
@@ -230,6 +230,7 @@ def main() -> None:
     parts += list(many_cells(max(options.trials // 5, 20)))
     parts += list(false_claims())
     parts += list(growing(options.trials // 2))
+    parts += list(null_study(options.trials // 4))
     text = "\n".join(parts)
     if options.write is None:
         print(text)

@@ -14,6 +14,7 @@ from fsmatrix.analysis.stats import simulate
 from fsmatrix.analysis.stats.estimates import intervals
 from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.stats.testing import looks, signflips, tests, verdict
+from tests.analysis.null_claims import verdicts
 
 INSIDE = 5  # runs in an attachment
 TURNS = ((6, 10), (8, 12), (10, 15), (6, 8, 10), (6, 10, 15))  # blocks at each look
@@ -216,3 +217,18 @@ def false_claims(campaigns: int = 200, cells: int = 48) -> Iterator[str]:
         "without correction. Cells of one attachment share its effect. Nominal: 5 %.\n"
     )
     yield table(["design", "n", "differs, Holm", "equal, Holm", "differs, uncorrected"], rows)
+
+
+def null_study(campaigns: int = 500) -> Iterator[str]:
+    """The claims of a whole study in campaigns without any effect."""
+    wrong, decided = verdicts(campaigns)
+    yield (
+        f"## The claims of a whole study in {campaigns} campaigns without any effect\n\n"
+        "The claims file `ssd-cluster` on 16 attachments that share their own effect (2 %, runs "
+        "3 %): share of campaigns with any wrong verdict (nominal: at most 5 %), and claims that "
+        "are decided, as most of them say that there is an effect.\n"
+    )
+    yield table(
+        ["any wrong verdict", "claims decided, median", "fewest"],
+        [[f"{np.mean(wrong):.1%}", f"{np.median(decided):.0f}", f"{min(decided)}"]],
+    )
