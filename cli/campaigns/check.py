@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 
 from rich.markup import escape
@@ -29,7 +29,9 @@ def check(as_json: common.Json = False) -> None:
 
     Example: fsmatrix check --json
     """
-    items = [*_backends(), *_workloads(), *_engines(), *_launchers(), *_audits()]
+    engines = list(_engines())
+    usable = {item.name for item in engines if item.ok} | {"player"}
+    items = [*_backends(), *_workloads(usable), *engines, *_launchers(), *_audits()]
     if as_json:
         common.print_json([asdict(item) for item in items])
         return
@@ -59,7 +61,8 @@ def _backends() -> Iterator[Item]:
             yield Item("backend", name, usable.ok, usable.version, usable.reason)
 
 
-def _workloads() -> Iterator[Item]:
+def _workloads(engines: Collection[str]) -> Iterator[Item]:
+    """`engines`: those that can be used here; a workload needs one of its own."""
     from fsmatrix.suite.registry import WORKLOADS
 
     for name in WORKLOADS.names():
@@ -68,9 +71,15 @@ def _workloads() -> Iterator[Item]:
         except ImportError as error:
             yield Item("workload", name, False, reason=str(error))
         else:
-            engines = ", ".join(workload.engines)
+            named = ", ".join(workload.engines)
             accesses = ", ".join(sorted(workload.accesses))
-            yield Item("workload", name, True, f"engine {engines}; speaks {accesses}")
+            yield Item(
+                "workload",
+                name,
+                any(engine in engines for engine in workload.engines),
+                f"engine {named}; speaks {accesses}",
+                f"its engine is not usable (below): {named}",
+            )
 
 
 def _engines() -> Iterator[Item]:
@@ -118,8 +127,10 @@ def _launchers() -> Iterator[Item]:
     from fsmatrix.suite.registry import LAUNCHERS
 
     for name in LAUNCHERS.names():
-        probe = LAUNCHERS.load(name).probe()
-        version = f"{probe.version} ({probe.program})" if probe.program else probe.version
+        launcher = LAUNCHERS.load(name)
+        probe = launcher.probe()
+        version = f"{launcher.mpi} {probe.version}".strip()
+        version += f" ({probe.program})" if probe.program else ""
         yield Item("launcher", name, probe.ok, version, probe.reason)
 
 

@@ -65,6 +65,7 @@ class Launcher(ABC):
 
     name: ClassVar[str] = ""
     needs_mpi: ClassVar[bool] = True
+    mpi: ClassVar[str] = ""  # whose MPI the program is, where it is always the same
 
     @classmethod
     @abstractmethod

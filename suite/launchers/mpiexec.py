@@ -20,6 +20,7 @@ class Mpiexec(Launcher):
     """MPICH's mpiexec (hydra), over ssh or in a job."""
 
     name = "mpiexec"
+    mpi = "MPICH"
 
     @classmethod
     def probe(cls) -> Probe:

@@ -21,6 +21,7 @@ class Mpirun(Launcher):
     """Open MPI's mpirun, releases 4 and 5."""
 
     name = "mpirun"
+    mpi = "Open MPI"
 
     @classmethod
     def probe(cls) -> Probe:
