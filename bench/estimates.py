@@ -10,10 +10,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from fsmatrix.results.units import format_duration
 from fsmatrix.suite.plan.plan import Request, build_plan
 from fsmatrix.suite.run.events import Event
 from fsmatrix.suite.run.execute import Options, execute
-from fsmatrix.suite.run.forecast import Forecast, spoken
+from fsmatrix.suite.run.forecast import Forecast
 
 
 def compared(campaign: str, sets: tuple[str, ...]) -> str:
@@ -36,10 +37,12 @@ def compared(campaign: str, sets: tuple[str, ...]) -> str:
         end = time.monotonic()
     estimated, taken = plan.estimate.seconds, end - begin
     ratio = f"{taken / estimated:.2f} times"
-    text = f"{campaign}: said {spoken(estimated)}, taken {spoken(taken)} ({ratio})"
+    said, took = format_duration(estimated), format_duration(taken)
+    text = f"{campaign}: said {said}, taken {took} ({ratio})"
     if learned[0]:
         rest = end - learned[0]
-        text += f"; after the first block {spoken(learned[1])} left, taken {spoken(rest)} ("
+        said, took = format_duration(learned[1]), format_duration(rest)
+        text += f"; after the first block {said} left, taken {took} ("
         text += f"{rest / learned[1]:.2f} times)"
     return text
 

@@ -19,8 +19,9 @@ from rich.progress import (
 
 from fsmatrix.cli import terminal
 from fsmatrix.results.evidence.values import inside
+from fsmatrix.results.units import format_duration
 from fsmatrix.suite.run.events import Event
-from fsmatrix.suite.run.forecast import Forecast, spoken
+from fsmatrix.suite.run.forecast import Forecast
 
 Mode = Literal["live", "quiet", "json"]
 LOUD = ("failed", "given_up", "warning", "recovered", "stopped", "waiting")
@@ -116,7 +117,7 @@ def listener(
 
 def left(forecast: Forecast) -> str:
     """What is left, in words."""
-    return f"about {spoken(forecast.seconds)} left"
+    return f"about {format_duration(forecast.seconds)} left"
 
 
 def _word(event: Event) -> str:

@@ -105,6 +105,16 @@ def parse_duration(value: object, positive: bool = False) -> float:
         raise UnitError(f"duration {value!r} is too large") from error
 
 
+def format_duration(seconds: float) -> str:
+    """A duration as people say it, rounded: 40 s, 12 min, 3.5 h, 42 days."""
+    for unit, most in (("s", 90), ("min", 90), ("h", 48)):
+        count = seconds / float(DURATION_UNITS[unit])
+        if count < most:
+            return f"{count:.1f} h" if unit == "h" else f"{count:.0f} {unit}"
+    days = seconds / float(DURATION_UNITS["d"])
+    return f"{days:.{0 if days >= 10 else 1}f} days"
+
+
 def _split(value: int | float | str, what: str, allowed: str) -> tuple[Fraction, str]:
     if isinstance(value, float) and not math.isfinite(value):
         raise UnitError(f"a {what} must be finite, not {value!r}")

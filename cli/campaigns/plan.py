@@ -178,9 +178,8 @@ def _matrix(out: Console, built: Plan) -> None:
 
 
 def _size(out: Console, built: Plan) -> None:
-    from fsmatrix.results.units import format_size, plural
+    from fsmatrix.results.units import format_duration, format_size, plural
     from fsmatrix.suite.plan.estimate import deciding
-    from fsmatrix.suite.run.forecast import spoken
 
     cost, repetitions = built.estimate, built.settings.campaign.repetitions
     out.print(
@@ -191,8 +190,8 @@ def _size(out: Console, built: Plan) -> None:
     space = ", ".join(f"{escape(name)} {format_size(size, 1)}" for name, size in cost.space.items())
     least = "at least " if built.timed else ""  # a fixed time writes what it can
     out.print(
-        f"about {spoken(cost.seconds)} (a guess until the first block has run), space {space}, "
-        f"{least}{format_size(cost.written, 1)} written in all"
+        f"about {format_duration(cost.seconds)} (a guess until the first block has run), "
+        f"space {space}, {least}{format_size(cost.written, 1)} written in all"
     )
     if built.comparisons:
         out.print(

@@ -10,6 +10,7 @@ from typing import Any
 
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.registry import did_you_mean
+from fsmatrix.results.units import format_duration
 from fsmatrix.slurm.scheduler import BatchJob
 from fsmatrix.slurm.submission.division import Part
 from fsmatrix.slurm.submission.submission import COLLECT, Submission
@@ -52,7 +53,7 @@ def batch_job(
             + (f"blocks {first} to {last}" if last > first else f"block {first}"),
             f"{len(part.runs)} runs on storage system {part.system} from {part.nodes} client "
             f"node{'s' * (part.nodes > 1)} x up to {part.tasks_per_node} processes, about "
-            f"{math.ceil(part.seconds / 60)} min",
+            f"{format_duration(part.seconds)}",
         ),
         command=(*command, "--requeue", "--quiet"),
         directory=Path(submission.directory),

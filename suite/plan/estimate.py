@@ -5,15 +5,17 @@ The times are guesses for planning only; limits are checked on bytes, which are 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fsmatrix.backends.base import Space
 from fsmatrix.backends.pace import Pace
+from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.values import Level
-from fsmatrix.results.units import format_size, plural
+from fsmatrix.results.units import format_duration, format_size, plural
 from fsmatrix.suite.campaign.problems import Problem
 from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.cases.cases import Planned
@@ -123,20 +125,28 @@ def _caps(settings: Settings, cost: Estimate) -> Iterator[Problem]:
     for name, value, cap, text in (
         ("bytes", cost.written, caps.bytes, f"the campaign writes {_size(cost.written)}"),
         ("nodes", cost.nodes, caps.nodes, f"the campaign uses {cost.nodes} client nodes"),
-        ("hours", hours, caps.hours, f"the campaign takes about {hours:.1f} hours"),
+        ("hours", hours, caps.hours, f"the campaign takes about {format_duration(cost.seconds)}"),
     ):
         if cap is not None and value > cap:
-            allowed = _size(int(cap)) if name == "bytes" else f"{cap:g}"
+            allowed = _size(int(cap)) if name == "bytes" else f"{cap:g} {name}"
             yield settings.site.tree.problem(("caps", name), f"{text}; the site allows {allowed}")
 
 
 def comparisons(cases: Iterable[Planned]) -> int:
     """Pairs of targets that do the same work: the cells of the planned family of tests.
 
-    References take no part.  Levels and device states of one target count as targets.
+    References take no part.  As in a comparison of targets, device states are never mixed, and
+    targets meet at the same levels of the cluster; a factor that one has alone may differ.
     """
-    works = Counter(planned.case.work_id for planned in cases if not planned.reference)
-    return sum(math.comb(count, 2) for count in works.values())
+    works: dict[tuple[str, str], list[Case]] = defaultdict(list)
+    for case in (planned.case for planned in cases if not planned.reference):
+        works[case.work_id, case.device_state].append(case)
+    return sum(
+        a.target != b.target
+        and all(a.level[name] == b.level[name] for name in a.level.keys() & b.level.keys())
+        for same in works.values()
+        for a, b in itertools.combinations(same, 2)
+    )
 
 
 def smallest_p(n: int) -> float:

@@ -104,10 +104,3 @@ class Forecast:
 
     def _items(self) -> list[tuple[tuple[str, str], Share]]:
         return list(self.shares.items())
-
-
-def spoken(seconds: float) -> str:
-    """A duration as people say it: 40 s, 12 min, 3.5 h."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -15,6 +15,7 @@ from fsmatrix.results.units import (
     PositiveSize,
     Size,
     UnitError,
+    format_duration,
     format_size,
     parse_duration,
     parse_size,
@@ -142,3 +143,19 @@ def test_types_for_options() -> None:
         TypeAdapter(PositiveSize).validate_python(0)
     with pytest.raises(ValidationError, match="more than zero"):
         TypeAdapter(PositiveDuration).validate_python("0s")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (8.4, "8 s"),
+        (89, "89 s"),
+        (150, "2 min"),
+        (9000, "2.5 h"),
+        (47 * 3600, "47.0 h"),
+        (60 * 3600, "2.5 days"),
+        (1003.9 * 3600, "42 days"),
+    ],
+)
+def test_durations_are_said_in_a_unit_that_people_count_in(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text

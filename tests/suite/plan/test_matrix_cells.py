@@ -98,6 +98,17 @@ def test_memory_is_a_reference_and_keeps_the_declared_cache_state() -> None:
     assert plan.comparisons == 0
 
 
+def test_levels_of_one_target_are_no_comparisons_between_targets() -> None:
+    levels = "factors: {storage_nodes: [1, 2, 4]}\n"
+    one = HEAD.replace("backend: disk", "backend: cluster").replace("  b: {backend: other}\n", "")
+    assert len(planned(levels, one).cases) == 3
+    assert planned(levels, one).comparisons == 0
+    two = HEAD.replace("backend: disk", "backend: cluster").replace("other", "cluster")
+    assert planned(levels, two).comparisons == 3, "targets meet at the same level"
+    mixed = HEAD.replace("backend: disk", "backend: cluster")
+    assert planned(levels, mixed).comparisons == 3, "each level meets the target that has none"
+
+
 def test_targets_for_root_are_left_out_aloud() -> None:
     head = HEAD.replace("backend: disk", "backend: disk, when: root")
     plan = planned("exclude: [{target: a}]\n", head)

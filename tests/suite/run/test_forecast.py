@@ -12,7 +12,7 @@ from fsmatrix.suite.plan.estimate import attach_seconds, run_seconds
 from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 from fsmatrix.suite.run.events import Event, Facts
-from fsmatrix.suite.run.forecast import ATTACH, RUN, Forecast, Share, spoken
+from fsmatrix.suite.run.forecast import ATTACH, RUN, Forecast, Share
 
 CAMPAIGN = """
 campaign: times
@@ -122,10 +122,3 @@ def test_a_pause_is_not_learned() -> None:
     forecast(told("waiting", 1.0))
     forecast(run_of("a", 5000.0))
     assert forecast.seconds < 60
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(8.4, "8 s"), (89, "89 s"), (150, "2 min"), (9000, "2.5 h")]
-)
-def test_durations_are_spoken(seconds: float, text: str) -> None:
-    assert spoken(seconds) == text
