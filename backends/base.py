@@ -183,7 +183,7 @@ class Backend(NodeSide):
         return ""
 
     def commands(self, level: Level, draw: str) -> list[str]:
-        """What `provision` and `release` would tell a cluster to make and remove a level."""
+        """What `provision` and `release` would do, as an administrator would type it."""
         del level, draw
         return []
 

@@ -10,6 +10,7 @@ import errno
 import mmap
 import os
 import secrets
+import shlex
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -108,6 +109,13 @@ def place_refusal(path: str, size: int) -> str:
     if stat.S_ISREG(facts.st_mode) and facts.st_size == size:
         return shared_refusal(file.parent)
     return f"image {file} exists and was not made by this campaign: name a path that does not"
+
+
+def commands(size: int, file: str = "") -> list[str]:
+    """How an image is made and attached by hand; `file`: where, if that is known before."""
+    named = shlex.quote(file) if file else "IMAGE"
+    attach = f"losetup --find --show --direct-io=on {named}"
+    return [f"fallocate --length {size} {named}  # once", attach]
 
 
 def image_for(context: ProvisionContext, size: int, path: str = "") -> Entry:

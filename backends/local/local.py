@@ -5,6 +5,7 @@ A subclass names its type and its mkfs; everything else is the same for all of t
 
 from __future__ import annotations
 
+import shlex
 import socket
 import uuid
 from abc import abstractmethod
@@ -164,6 +165,14 @@ class LocalBackend(Backend):
         """No room for the image there, or no direct I/O."""
         direct = self._chosen.direct_io == "required"
         return images.folder_refusal(folder, size, direct) if self.keeps() else ""
+
+    def commands(self, level: Level, draw: str) -> list[str]:
+        """The image, if there is one, and mkfs."""
+        del level, draw
+        chosen = self._chosen
+        made = [] if chosen.device else images.commands(chosen.size, chosen.image)
+        argv = self.mkfs(chosen.device or "/dev/loopN", "UUID", chosen.mkfs_options)
+        return [*made, shlex.join(argv)]
 
     def provision(self, level: Level, context: ProvisionContext) -> PathAccess:
         """Attach the image (made once) or take the device, and format it."""

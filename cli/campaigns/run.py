@@ -33,7 +33,7 @@ Requeue = Annotated[
 DryRun = Annotated[
     bool,
     typer.Option(
-        "--dry-run", help="Print the cluster commands of each attachment without running them."
+        "--dry-run", help="Print what each attachment makes, as commands, without running them."
     ),
 ]
 

@@ -182,7 +182,7 @@ def execute(plan: Plan, out: Path, options: Options, tell: Listener) -> Summary:
 
 
 def rehearse(plan: Plan) -> Iterator[tuple[Plot, list[str]]]:
-    """What a run would tell clusters for each attachment, in order; nothing is done.
+    """What a run would make and remove for each attachment, in order; nothing is done.
 
     Names that a run makes hold its tag and random digits; here they say dry-run.
     """

@@ -95,13 +95,21 @@ class Devices(Backend):
         del level
         return {FACTOR: "emulated"} if self._chosen.emulated else {}
 
+    def commands(self, level: Level, draw: str) -> list[str]:
+        """Of emulated devices: their image and its parts."""
+        chosen = self._chosen.emulated
+        return emulated.commands(chosen, self._numbers(level, draw)) if chosen else []
+
+    def _numbers(self, level: Level, draw: str) -> list[int]:
+        width = len(str(self._chosen.count))
+        names = [f"{number:0{width}}" for number in range(self._chosen.count)]
+        return [int(name) for name in drawn(names, self.places(level), draw)]
+
     def provision(self, level: Level, context: ProvisionContext) -> PathsAccess:
         """Draw the devices of the level, and make a place on each."""
         if reason := self.level_refusal(level) or self.refusal():
             raise BackendError(reason)
-        width = len(str(self._chosen.count))
-        names = [f"{number:0{width}}" for number in range(self._chosen.count)]
-        numbers = [int(name) for name in drawn(names, self.places(level), context.draw)]
+        numbers = self._numbers(level, context.draw)
         if self._chosen.emulated:
             details: JsonObject = emulated.make(self._chosen.emulated, numbers, context)
             paths = tuple(part.path for part in Adapter.of(details).parts)

@@ -8,6 +8,7 @@ or io.max), of the cgroup that the ranks are in.
 
 from __future__ import annotations
 
+import shlex
 import socket
 import uuid
 from collections.abc import Mapping, Sequence
@@ -87,6 +88,16 @@ def refusal(options: EmulatedOptions) -> str:
 def usable_bytes(options: EmulatedOptions) -> int:
     """What one device may take, as far as it is known before."""
     return max(0, int(options.size * USABLE_SHARE) - OWN_NEEDS)
+
+
+def commands(options: EmulatedOptions, numbers: Sequence[int]) -> list[str]:
+    """How the image, and these parts of it, are made by hand."""
+    made, size = images.commands(options.count * options.size), options.size
+    argv = FILE_SYSTEMS[options.filesystem].mkfs("/dev/loopM", "UUID", ())
+    for number in numbers:
+        part = f"--offset {number * size} --sizelimit {size}"
+        made += [f"losetup --find --show --direct-io=on {part} /dev/loopN", shlex.join(argv)]
+    return made
 
 
 def make(

@@ -123,6 +123,11 @@ class Device(Backend):
         """No room for the image there, or no direct I/O."""
         return images.folder_refusal(folder, size, direct=True) if self.keeps() else ""
 
+    def commands(self, level: Level, draw: str) -> list[str]:
+        """The image of an emulated device."""
+        del level, draw
+        return images.commands(self.keeps()) if self.keeps() else []
+
     def provision(self, level: Level, context: ProvisionContext) -> DeviceAccess:
         """Look at the device, lock it, and make the folder of its nodes; nothing is written."""
         self.refuse_level(level)
