@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.data.roles import Key, level_text
+from fsmatrix.analysis.data.roles import Key, factor_of, level_text
 from fsmatrix.analysis.data.study import Study, Values, study
 from fsmatrix.analysis.draw.charts import why_absent
 from fsmatrix.analysis.draw.panels import INK
@@ -96,15 +96,23 @@ class Bars:
         return max(math.ceil(len(self.rows) / MOST_ROWS), 1)
 
     def table(self) -> pd.DataFrame:
-        """One row per bar, values in `unit`; levels that vary in columns of their own."""
+        """One row per bar, values in `unit`; the client nodes, and levels that vary, in columns.
+
+        Processes are called what the campaign counts: of each node, if it says so.
+        """
         import pandas as pd
 
-        names = [n for n in self.study.varying if n not in PANEL]
+        names = [n for n in self.study.varying if n not in (*PANEL, "nodes")]
+        per_node = any("processes_per_node" in cell.cell.levels for cell in self.study.cells)
+        called = {"processes": factor_of("processes")} if per_node else {}
         scale = self.unit.divisor
         frame = pd.DataFrame(
             [
                 {
-                    **{name: bar.levels[name] for name in (*names, *PANEL)},
+                    **{
+                        called.get(name, name): bar.levels[name]
+                        for name in (*names, "nodes", *PANEL)
+                    },
                     f"median, {self.unit.label}": bar.median / scale,
                     f"low, {self.unit.label}": bar.low / scale,
                     f"high, {self.unit.label}": bar.high / scale,
@@ -254,7 +262,7 @@ def bars(
     of = study(ds, metric, where)
     others = tuple(name for name in of.varying if name not in PANEL)
     rows = [name for name in ("interface", *others) if name in of.varying]
-    drawn = tuple(_bar(cell, (*PANEL, *others), metric) for cell in of.cells)
+    drawn = tuple(_bar(cell, (*PANEL, "nodes", *others), metric) for cell in of.cells)
     places = {name: {v: i for i, v in enumerate(of.levels(name))} for name in rows}
     keys = {tuple((name, bar.levels[name]) for name in rows) for bar in drawn}
     order = sorted(keys, key=lambda key: [places[name].get(level, -1) for name, level in key])

@@ -39,6 +39,14 @@ def test_the_paper_s_megabits_are_ten_to_the_six_bits() -> None:
     assert made.table()["median, Mb/s"].tolist() == [1000.0]
 
 
+def test_the_table_has_the_client_nodes_and_says_that_processes_are_of_each() -> None:
+    levels = {"nodes": (2,), "processes_per_node": (4,), "chunk": (4096, 65536)}
+    made = bars(studies.campaign(lambda _: {"bandwidth": 1e6}, levels), "bandwidth").table()
+    assert made["nodes"].tolist() == [2, 2]
+    assert made["processes_per_node"].tolist() == [4, 4]
+    assert "processes" not in made
+
+
 def test_panels_of_one_column_have_one_scale_that_begins_at_zero() -> None:
     axes = bars(studies.table3(attachments=6), "iops").figure().axes
     for column in range(4):
