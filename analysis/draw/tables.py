@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from fsmatrix.analysis.result import Result
 
+EMPTY = "nothing would stand in it"
 _FORMULA = ("=", "+", "-", "@")  # what follows is one, to spreadsheets
 _NUMBER = re.compile(r"[+-]?[\d.,\u202f]+([eE][+-]?\d+)?([ \u202f]?[%\w/µ]+)?")
 _MARKUP = re.compile(r"[\\|]|<(?=[A-Za-z/!?])")  # what is not shown as it stands in Markdown
@@ -132,9 +133,14 @@ FORMATS: dict[str, Callable[[Result], str]] = {".csv": csv, ".tex": latex, ".md"
 
 
 def save(results: Sequence[Result], out: Path) -> list[Path]:
-    """The table of every result: out.csv, out-2.csv, ...  OSError as the system gives it."""
+    """The table of every result: out.csv, out-2.csv, ...  OSError as the system gives it.
+
+    None of a result whose table has no columns.
+    """
     written = []
     for number, result in enumerate(results, 1):
+        if result.table().columns.empty:
+            continue
         path = numbered(out, number)
         text = FORMATS[out.suffix.lower()](result)
         with replacing(path) as part:

@@ -56,8 +56,12 @@ def export(ds: xr.Dataset, figures: Wanted | None, tabled: Wanted | None) -> Exp
             except ValueError as error:  # a table, and nothing to draw
                 missing.append((f"figure {name}", str(error)))
         if tabled is not None:
+            made: list[Path] = []
             for suffix in tabled.formats:
-                files += tables.save([result], tabled.directory / f"{name}{suffix}")
+                made += tables.save([result], tabled.directory / f"{name}{suffix}")
+            files += made
+            if not made:
+                missing.append((f"table {name}", tables.EMPTY))
     return Exported(tuple(files), tuple(missing))
 
 

@@ -124,12 +124,19 @@ def show(result: Result) -> None:
 
 
 def drawn(results: Sequence[Any], out: Path) -> None:
-    """Write the pictures or tables and say where, on standard error: output may be JSON."""
+    """Write the pictures or tables and say where, on standard error: output may be JSON.
+
+    What cannot be drawn is refused, with the reason.
+    """
     from fsmatrix.analysis.draw import pictures, tables
 
     save = tables.save if out.suffix.lower() in tables.FORMATS else pictures.save
-    for path in save(list(results), out):
+    with bad_input([f"--out {out}"]):
+        written = save(list(results), out)
+    for path in written:
         terminal.echo(str(path), err=True)
+    if not written:
+        terminal.echo(f"not made: {out}: {tables.EMPTY}", err=True)
 
 
 def print_lines(sentences: Sequence[str]) -> None:

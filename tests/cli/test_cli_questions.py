@@ -110,3 +110,21 @@ def test_published_tables_answer_too(
     )
     assert call(monkeypatch, *words) == 0
     assert "1/min" in capsys.readouterr().out
+
+
+def test_where_nothing_was_estimated_no_file_is_made_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One run of each cell: a table with no line in it, and no term to draw."""
+    records = campaigns.realistic(("xfs",), blocks=1, processes=(1,), troubles=False)
+    few = [record for record in records if record.coordinates["pattern"] == "seq-read"]
+    data = campaigns.write(tmp_path / "campaign.h5", few)
+    table, tables = tmp_path / "effects.csv", tmp_path / "tables"
+    assert call(monkeypatch, "effects", data, "--out", table) == 0
+    assert f"not made: {table}: nothing would stand in it" in capsys.readouterr().err
+    assert call(monkeypatch, "report", data, "--tables", tables) == 0
+    assert "not made: table effects: nothing would stand in it" in capsys.readouterr().err
+    assert call(monkeypatch, "effects", data, "--out", tmp_path / "effects.pdf") == 2
+    assert "nothing to draw" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("effects*"))
+    assert (tables / "bars-bandwidth.csv").read_text().startswith("nodes,")
