@@ -30,6 +30,7 @@ from fsmatrix.results.files.run.recordcheck import NONSENSE
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.metrics import window
 from fsmatrix.results.record import RunRecord
+from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,9 +54,14 @@ class TrafficSeries:
     rate: Floats  # [host, interval], bytes per second; NaN where a host has no sample
 
     @property
+    def inside(self) -> Floats:
+        """Rates of the intervals inside the phase; [host, interval]."""
+        return self.rate[:, (self.begin >= 0) & (self.end <= self.seconds)]
+
+    @property
     def level(self) -> float:
         """Median over the intervals inside the phase of all hosts' traffic; NaN without any."""
-        inside = self.rate[:, (self.begin >= 0) & (self.end <= self.seconds)].sum(axis=0)
+        inside = self.inside.sum(axis=0)
         valued = inside[~np.isnan(inside)]
         return float(np.median(valued)) if valued.size else math.nan
 
@@ -79,7 +85,7 @@ class Traffic:
     unit: Unit
     cells: tuple[TrafficCell, ...]  # sorted by key, then by chunk size
     without: int  # runs that have no series
-    left_out: tuple[str, ...] = ()  # run files that could not be used, and why
+    left_out: tuple[str, ...] = ()  # runs that could not be used, and why
 
     @property
     def says(self) -> list[str]:
@@ -211,13 +217,15 @@ def traffic(
 ) -> Traffic:
     """Traffic of the runs that count, from the run files of `store`; `where` as in `study`.
 
-    ValueError where no run has a bandwidth, and where no run file has network counters;
+    ValueError where no run has a bandwidth, and where no run file has network counters, or none
+    that say anything of a phase;
     ResultError if `store` is none.
     """
     of = study(ds, "bandwidth", where)
     data, files = rows(ds), Store.open(store)
     runs: list[list[TrafficSeries]] = [[] for _ in of.valued]
     without = 0
+    valueless: list[TrafficSeries] = []
     left_out: list[ResultError] = []
     for own, members in zip(runs, usage.rows_of(ds, of), strict=True):
         for row in members:
@@ -225,7 +233,8 @@ def traffic(
             record = usage.read_or_none(files, run_id, left_out)
             series = _series(record, phase, files, left_out) if record else None
             without += series is None
-            own += [series] if series else []
+            if series:
+                (valueless if math.isnan(series.level) else own).append(series)
     traffic_cells = tuple(
         _cell(key, cell, own_runs)
         for key, cells in of.series("chunk").items()
@@ -233,10 +242,33 @@ def traffic(
         for own_runs in (runs[next(i for i, c in enumerate(of.valued) if c is cell)],)
         if own_runs
     )
+    reasons = _valueless(valueless)
+    if reasons and not traffic_cells:
+        raise ValueError(" ".join(reasons))
     if not traffic_cells:
         raise ValueError(f"no run file in {store} has network counters of a run that counts")
     shown = unit or units.fitting("bandwidth", [cell.median.median for cell in traffic_cells])
-    return Traffic(of, shown, traffic_cells, without, tuple(usage.left_out_sentences(left_out)))
+    told = (*reasons, *usage.left_out_sentences(left_out))
+    return Traffic(of, shown, traffic_cells, without, told)
+
+
+def _valueless(found: Sequence[TrafficSeries]) -> list[str]:
+    """Why nothing is known of the traffic of these runs, a sentence for each reason."""
+    short = [run for run in found if not run.inside.size]
+    sentences = []
+    if short:
+        interval = float(np.median(np.concatenate([run.end - run.begin for run in short])))
+        sentences.append(
+            f"{plural(len(short), 'run')} without a value: no interval of the counters "
+            f"({interval:.2g} s) lies in a window of {max(run.seconds for run in short):.2g} s or "
+            "less."
+        )
+    if gaps := len(found) - len(short):
+        sentences.append(
+            f"{plural(gaps, 'run')} without a value: in each interval of the window a node's "
+            "network counters are missing."
+        )
+    return sentences
 
 
 def _series(

@@ -81,6 +81,31 @@ def test_without_counters_or_samples_around_the_phase_there_is_no_series() -> No
     assert series(replace(record, monitor=late), "write") is None
 
 
+def test_runs_without_a_value_are_one_sentence_with_the_reason(tmp_path: Path) -> None:
+    """Windows shorter than the counters' interval, and counters that a node does not have."""
+    records = [measured(4 * KIB, block) for block in range(4)]
+    short = [
+        replace(record, phases=(replace(record.phases[0], end=record.phases[0].end * 0 + 0.05),))
+        for record in records[:3]
+    ]
+    monitor = records[3].monitor
+    assert monitor is not None
+    unknown = {name: values * np.nan for name, values in monitor.series.items()}
+    blind = replace(records[3], monitor=replace(monitor, series=unknown))
+    with pytest.raises(ValueError, match="without a value") as refused:
+        ds = stored(tmp_path / "none", [*short, blind])
+        traffic(ds, tmp_path / "none")
+    assert str(refused.value) == (
+        "3 runs without a value: no interval of the counters (0.1 s) lies in a window of 0.05 s "
+        "or less. 1 run without a value: in each interval of the window a node's network "
+        "counters are missing."
+    )
+    some = [*short[:2], *records[2:]]
+    found = traffic(stored(tmp_path / "some", some), tmp_path / "some")
+    assert [len(cell.runs) for cell in found.cells] == [2]
+    assert any(line.startswith("2 runs without a value: no interval") for line in found.says)
+
+
 def test_a_host_with_fewer_samples_has_gaps_only_there() -> None:
     record = measured(4 * KIB, 0)
     assert record.monitor is not None
