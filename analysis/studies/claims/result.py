@@ -41,7 +41,7 @@ class Claims(Drawn):
 
     @property
     def says(self) -> list[str]:
-        """How many claims have which verdict, then each claim."""
+        """How many claims have which verdict, each claim, and those without a cell by reason."""
         counts: Counter[str] = Counter(judged.kind for judged in self.judged)
         parts = [
             f"{counts[kind]} {kind if counts[kind] == 1 else MANY.get(kind, kind)}"
@@ -57,12 +57,27 @@ class Claims(Drawn):
             )
         lacking = self.lacking
         all_lack = [f"Not in the data, for any claim: {', '.join(lacking)}."] if lacking else []
+        absent = self._absent
+        together = {claim for named in absent.values() for claim in named}
         return [
             first,
             *self.remarks,
             *all_lack,
-            *(sentence(entry, lacking) for entry in self.judged),
+            *(sentence(one, lacking) for one in self.judged if one.claim.id not in together),
+            *(
+                f"{plural(len(named), 'claim')} cannot be tested ({why}): {', '.join(named)}."
+                for why, named in absent.items()
+            ),
         ]
+
+    @property
+    def _absent(self) -> dict[str, list[str]]:
+        """Reason -> claims (two or more) that have no cell in the data for it."""
+        named: dict[str, list[str]] = {}
+        for judged in self.judged:
+            if judged.why and not judged.scope.cells:
+                named.setdefault(judged.why, []).append(judged.claim.id)
+        return {why: claims for why, claims in named.items() if len(claims) > 1}
 
     @property
     def lacking(self) -> tuple[str, ...]:

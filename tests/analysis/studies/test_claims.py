@@ -209,6 +209,22 @@ def test_emulated_scope_is_tested_if_the_claim_is_not_about_it() -> None:
     assert any("Emulated" in line for line in found.says)
 
 
+def test_claims_without_a_cell_are_named_once_for_each_reason() -> None:
+    study = claims_files.load("ssd-cluster")
+    found = claims(made(twice), study)
+    alone = [one for one in found.judged if one.why and not one.scope.cells]
+    assert len(alone) > 2
+    grouped = [line for line in found.says if "claims cannot be tested (" in line]
+    for why in {one.why for one in alone}:
+        named = [one.claim.id for one in alone if one.why == why]
+        if len(named) > 1:
+            (line,) = [line for line in grouped if f"({why}): " in line]
+            assert line == f"{len(named)} claims cannot be tested ({why}): {', '.join(named)}."
+            assert not any(said.startswith(f"{named[0]}: ") for said in found.says)
+    one = found.of(alone[0].claim.id)
+    assert one.says[-1].startswith(f"{alone[0].claim.id}: cannot be tested. The study says")
+
+
 def test_missing_levels_of_the_scope_are_said() -> None:
     file = study_of(compare=RATIO, claimed={"low": 1.5})
     wider = file.model_copy(
