@@ -50,6 +50,17 @@ class Parsed:
 
 Parser = Callable[[str, str], list[Parsed]]
 
+ROUNDED = 5e-4  # relative: four digits, as people write values down by hand
+
+
+def agrees(stated: float, again: float, digits: float = 0.0) -> bool:
+    """Whether a stated value is what follows from other numbers of its output.
+
+    `digits`: how far it may be off for the digits that are not written, at least.
+    """
+    return abs(again - stated) <= max(digits, ROUNDED * abs(stated))
+
+
 # What pages, mails and launchers put before every line, and the beginnings of outputs behind it.
 _INDENTED = re.compile(
     r"^((?:[ \t>|]|\[\d{1,5},\d{1,7}\]<stdout>: ?|\d{1,7}: )+)"

@@ -25,7 +25,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.formats.base import Format, Parsed, ParseError, aged, totals, unindented
+from fsmatrix.results.formats.base import (
+    Format,
+    Parsed,
+    ParseError,
+    aged,
+    agrees,
+    totals,
+    unindented,
+)
 from fsmatrix.results.formats.dbench.lines import BARRIER, Reading, Tick, read
 from fsmatrix.results.record import Floats, Integers, Phase
 
@@ -160,7 +168,7 @@ def _marks(run: Reading, rate: float, failure: str) -> None:
         run.note("warm-up", message)
     elif run.warm_up == 0:
         run.note("warm-up", "dbench had no warm-up: the start is inside the measured time")
-    if run.end and run.ticks and abs(run.ticks[-1].rate - rate) > 0.006 + rate * 1e-5:
+    if run.end and run.ticks and not agrees(rate, run.ticks[-1].rate, 0.006):
         message = f"the throughput of {rate:g} MB/s is not the last line's {run.ticks[-1].rate:g}"
         run.note("contradiction", message)
     if failure and run.end is None and run.ticks:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fsmatrix.results.formats.base import agrees
+
 MIB = 1 << 20
 DATA = frozenset({"write", "read", "mixed"})
 SETTINGS: dict[str, str] = {  # column -> option
@@ -97,7 +99,7 @@ def window_of(line: Line, counts: Sequence[Count]) -> tuple[float, float]:
         for amount, rate in count.rates:
             if rate:
                 low, high = max(low, amount / (rate + 1)), min(high, amount / rate)
-    if low > high * (1 + 1e-9):
+    if low > high and not agrees(low, high):
         raise ValueError(
             f"its time, {milliseconds} ms, contradicts its rates: {low:.6f} to {high:.6f} s"
         )

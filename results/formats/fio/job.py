@@ -15,6 +15,7 @@ import numpy as np
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import JsonObject, inside
+from fsmatrix.results.formats.base import agrees
 from fsmatrix.results.record import FSYNC, Latency
 
 LARGEST = 1 << 62
@@ -273,7 +274,7 @@ def _direction(kind: str, data: JsonObject) -> Direction:
     if runtime and isinstance(rate, int) and abs(rate - 1000 * moved // runtime) > 1:
         problems.append(f"bw_bytes is {rate}, but io_bytes/runtime {1000 * moved // runtime}")
     iops = data.get("iops")
-    if runtime and isinstance(iops, float) and abs(iops - 1000 * operations / runtime) > 1e-3:
+    if runtime and isinstance(iops, float) and not agrees(iops, 1000 * operations / runtime, 1e-3):
         problems.append(f"iops is {iops}, but total_ios/runtime {1000 * operations / runtime:.6f}")
     kilo = data.get("io_kbytes")
     if isinstance(kilo, int) and kilo != moved >> 10:

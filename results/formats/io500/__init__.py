@@ -13,7 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from fsmatrix.results.formats import ior, mdtest
-from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, is_older, totals
+from fsmatrix.results.formats.base import (
+    Format,
+    Note,
+    Parsed,
+    ParseError,
+    agrees,
+    is_older,
+    totals,
+)
 from fsmatrix.results.formats.io500.check import (
     PARTS,
     PhaseFacts,
@@ -37,7 +45,6 @@ from fsmatrix.results.record import Phase
 
 SUMMARY, RESULT, CONFIG = "result_summary.txt", "result.txt", "config.ini"
 MOST_NOTES = 60
-ROUNDED = 5e-4  # relative: four digits, as people write values down by hand
 SAME = 2e-3  # relative: IOR prints times with six decimals and fast ones are short
 MDTEST_PHASES = {"write": "create", "stat": "stat", "read": "read", "delete": "remove"}
 CUT = "the output is cut"  # IO500 closes IOR's output before its end: that is usual there
@@ -116,7 +123,7 @@ class _Run:
     def _phase(self, entry: Entry) -> Phase | None:
         other = self.result.entries.get(entry.name, entry)
         digits = 3 * max(entry.half_digit, other.half_digit)
-        if abs(other.score - entry.score) > max(digits, ROUNDED * entry.score):
+        if not agrees(entry.score, other.score, digits):
             text = f"{SUMMARY} says {entry.score} {entry.unit}, {RESULT} says {other.score}"
             self._contradiction(entry, text)
             return None
@@ -230,7 +237,7 @@ class _Run:
         if scores.invalid:
             notes.insert(0, Note("invalid-run", "IO500 calls its score invalid"))
         for difference in differences(self.entries, scores):
-            if abs(difference.printed - difference.recomputed) <= ROUNDED * difference.printed:
+            if agrees(difference.printed, difference.recomputed):
                 continue
             text = (
                 f"the printed score ({difference.part}) is {difference.printed}, "

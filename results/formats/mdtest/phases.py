@@ -16,7 +16,7 @@ import numpy as np
 
 from fsmatrix.results import iterations
 from fsmatrix.results.evidence.values import Json, Scalar
-from fsmatrix.results.formats.base import Note, totals
+from fsmatrix.results.formats.base import Note, agrees, totals
 from fsmatrix.results.formats.mdtest.argv import Tree
 from fsmatrix.results.formats.mdtest.derived import (
     COARSE_TIME,
@@ -182,7 +182,7 @@ class Phases:
         ranks = self.ranks if self.iterations == 1 and name not in TREES else None
         if ranks is not None and name in ranks.seconds:  # of trees rank 0's time is printed
             seconds = ranks.seconds[name]
-            if rate is None or abs(counted / seconds - rate.minimum) <= 0.001 + 1e-6 * rate.minimum:
+            if rate is None or agrees(rate.minimum, counted / seconds, 0.001):
                 return Window(seconds, (seconds,))
             message = f"{counted} items in {seconds:.6f} s are not {rate.minimum} per second"
             raise Unknown(f"the ranks' file contradicts the summary: {message}")

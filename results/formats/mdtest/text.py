@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fsmatrix.results.evidence.values import Scalar
-from fsmatrix.results.formats.base import ParseError
+from fsmatrix.results.formats.base import ParseError, agrees
 from fsmatrix.results.formats.mdtest.argv import UNREADABLE, parse_command
 
 HALF_DIGIT = 0.0005  # rates and times have three decimals
@@ -64,7 +64,7 @@ def contradiction_of(rate: Row, time: Row, counted: int) -> str:
     """How a rate and a time of `counted` items do not fit (empty: they do)."""
     for speed, printed in ((rate.minimum, time.maximum), (rate.maximum, time.minimum)):
         seconds = counted / speed
-        if abs(seconds - printed) > 2 * HALF_DIGIT + 1e-6 * seconds:
+        if not agrees(printed, seconds, 2 * HALF_DIGIT):
             took = f"{counted} items at {speed} per second take {seconds:.3f} s"
             return f"{took}, and {printed} s are printed"
     return ""

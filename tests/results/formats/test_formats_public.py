@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.results.formats import dbench, elbencho, io500, ior, mdtest
+from fsmatrix.results.formats import dbench, elbencho, fio, io500, ior, mdtest
 from fsmatrix.results.formats.base import Parsed, ParseError, unindented
+from fsmatrix.results.formats.mdtest.text import Row, contradiction_of
 from fsmatrix.results.formats.registry import recognise
 from fsmatrix.results.metrics import iops, window
 from tests.results.ior_outputs import DATA as IOR
@@ -193,3 +194,36 @@ def test_a_value_that_a_person_rounded_contradicts_nothing() -> None:
         run = io500.parse_directory(files, "x")
         wrong = [note for note in run.notes if note.key == "contradiction"]
         assert bool(wrong) == contradicts, value
+
+
+@pytest.mark.parametrize(
+    ("name", "printed", "rounded", "wrong"),
+    [
+        ("ior/ior-4.0.0-fpp.txt", "write     769.90", "write     769.7 ", "write     768.2 "),
+        ("dbench/two-clients.txt", "Throughput 216.138", "Throughput 216.1", "Throughput 215.8"),
+        ("fio/3.33-direct.json", '"iops" : 4571.428571', '"iops" : 4571.0', '"iops" : 4561.0'),
+        ("elbencho/file.csv", ",565121,", ",569000,", ",580000,"),
+    ],
+)
+def test_nor_does_one_in_an_engine_s_output(
+    name: str, printed: str, rounded: str, wrong: str
+) -> None:
+    """Four digits, as people write them, not always by the rules; more is a contradiction."""
+    parse = {"ior": ior.parse, "dbench": dbench.parse, "fio": fio.parse, "elbencho": elbencho.parse}
+    folder = name.partition("/")[0]
+    text = (DATA.parent / name).read_text()
+    assert printed in text
+
+    def odd(number: str) -> list[object]:
+        runs = parse[folder](text.replace(printed, number), name)
+        return [(keys(run), run.failure) for run in runs]
+
+    assert odd(rounded) == odd(printed)
+    assert odd(wrong) != odd(printed)
+
+
+def test_nor_does_one_in_mdtest_s_rates_beside_its_times() -> None:
+    time = Row(11.828, 11.828, 11.828, 0.0)
+    assert not contradiction_of(Row(84.548, 84.548, 84.548, 0.0), time, 1000)
+    assert not contradiction_of(Row(84.520, 84.520, 84.520, 0.0), time, 1000)
+    assert contradiction_of(Row(84.448, 84.448, 84.448, 0.0), time, 1000)
