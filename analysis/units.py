@@ -100,6 +100,14 @@ def own_metric(engine: str, phase: str) -> str:
     return "iops" if metadata else "bandwidth"
 
 
+def work_kind(metric: str, phase: str) -> str:
+    """What a phase that is judged by `metric` does: data, metadata, or fsync and trim by name."""
+    if metric == "bandwidth":
+        return "data"
+    last = phase.rpartition("-")[2]
+    return last if last in ("fsync", "trim") else "metadata"
+
+
 FACTOR_TITLES = {"ssds_per_hba": "SSDs per HBA"}
 SHORT_TITLES = {
     "bandwidth": "bandwidth",

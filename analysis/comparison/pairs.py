@@ -12,7 +12,7 @@ import numpy as np
 from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.cells import Match, Matched, matched
 from fsmatrix.analysis.comparison.options import ComparisonOptions
-from fsmatrix.analysis.comparison.rows import Table
+from fsmatrix.analysis.comparison.rows import Table, Where
 from fsmatrix.analysis.comparison.whole import units_of
 from fsmatrix.analysis.data.columns import Codes
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, ratio
@@ -20,7 +20,6 @@ from fsmatrix.analysis.stats.estimates.medians import per_attachment
 from fsmatrix.analysis.stats.estimates.runs import Runs, runs
 
 MOST_PAIRS = 300  # of sides that nobody named: 25 sides
-KINDS = {"bandwidth": "data", "iops": "metadata"}
 
 
 @dataclass(frozen=True, order=True)
@@ -29,6 +28,7 @@ class WorkPart:
 
     metric: str  # that their phases are judged by: bandwidth before iops
     engines: tuple[str, str]  # of both sides
+    kind: str  # units.work_kind: no mean mixes fsyncs with what they secure, or with metadata
 
     def words(self, every: Sequence[WorkPart]) -> str:
         """It in words that tell it from the other parts; "" if there is no other."""
@@ -37,22 +37,26 @@ class WorkPart:
             if len({p.engines for p in every}) > 1
             else []
         )
-        if len({p.metric for p in every}) > 1:
-            words.append(KINDS[self.metric])
+        if len({p.kind for p in every}) > 1:
+            words.append(self.kind)
         return ", ".join(words)
 
 
 def parts_of(of: Table, matches: Sequence[Match]) -> dict[WorkPart, list[int]]:
     """Part -> places of its matches, sorted."""
     places: dict[WorkPart, list[int]] = defaultdict(list)
-    engine = of.factors.get("engine")
     for place, match in enumerate(matches):
-        first, second = (
-            str(engine.levels[engine.codes[where[0]]]) if engine else ""
-            for where in (match.a, match.b)
-        )
-        places[WorkPart(str(of.metrics[match.a[0]]), (first, second))].append(place)
+        engines = (_level(of, "engine", match.a), _level(of, "engine", match.b))
+        metric = str(of.metrics[match.a[0]])
+        kind = units.work_kind(metric, _level(of, "phase", match.a))
+        places[WorkPart(metric, engines, kind)].append(place)
     return dict(sorted(places.items()))
+
+
+def _level(of: Table, name: str, where: Where) -> str:
+    """The level of a factor in a cell, as text; "" if there is no such factor."""
+    axis = of.factors.get(name)
+    return str(axis.levels[axis.codes[where[0]]]) if axis else ""
 
 
 @dataclass(frozen=True)

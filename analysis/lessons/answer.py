@@ -10,7 +10,7 @@ from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.lessons.limits import least_attachments
 from fsmatrix.analysis.lessons.overall import TOGETHER
 from fsmatrix.analysis.lessons.words import Bound, Lesson, cell_metric, plural
-from fsmatrix.analysis.units import METRICS, factor_title
+from fsmatrix.analysis.units import METRICS, factor_title, work_kind
 
 MOST_PATTERNS = 6
 MOST_SIZES = 3
@@ -89,7 +89,9 @@ def _metrics(of: Study) -> str:
     """What targets are compared by."""
     own = {cell_metric(cell) for cell in of.cells}
     if own == {"bandwidth", "iops"}:
-        return "bandwidth, metadata by operations per second"
+        kinds = {work_kind(cell_metric(c), str(c.cell.levels.get("phase", ""))) for c in of.cells}
+        others = ", ".join(sorted(kinds - {"data"}))
+        return f"bandwidth, {others} by operations per second"
     return METRICS[own.pop() if len(own) == 1 else of.metric.name].title.lower()
 
 

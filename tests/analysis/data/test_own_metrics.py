@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 import xarray as xr
@@ -26,9 +26,9 @@ WORK = (
 TIMES = {"fio": 2.0, "ior": 4.0, "mdtest": 0.5}  # a over b
 
 
-def mixed() -> xr.Dataset:
+def mixed(work: Sequence[tuple[str, str, str, float, float]] = WORK) -> xr.Dataset:
     def rows() -> Iterator[dict[str, object]]:
-        for engine, workload, phase, bandwidth, rate in WORK:
+        for engine, workload, phase, bandwidth, rate in work:
             for target in "ab":
                 for block in range(8):
                     share = (1 if target == "a" else 1 / TIMES[engine]) * 1.01 ** (block % 3)
@@ -88,6 +88,18 @@ def test_one_metric_for_all_keeps_engines_and_metadata_apart_too() -> None:
         compare(mixed(), "a", "b", "iops")
     one = compare(mixed(), "a", "b", "iops", options=ComparisonOptions(where={"engine": "ior"}))
     assert one.mean_ratio == pytest.approx(4)
+
+
+def test_fsyncs_and_trims_are_called_so_and_are_no_metadata() -> None:
+    data = ("fio", "fio", "write", 4e8, 100.0)
+    others = [("fio", "fio", name, math.nan, 9e3) for name in ("create", "write-fsync", "trim")]
+    found = comparisons(mixed([data, *others]))
+    assert [one.part for one in found] == ["data", "fsync", "metadata", "trim"]
+    assert [one.metric.name for one in found] == ["bandwidth", "iops", "iops", "iops"]
+    only = comparisons(mixed([data, others[1]]))
+    assert [one.part for one in only] == ["data", "fsync"]
+    said = lessons(mixed([data, *others])).says
+    assert any("bandwidth, fsync, metadata, trim by operations per second" in t for t in said)
 
 
 def test_lessons_answer_for_metadata_by_operations_per_second() -> None:

@@ -92,8 +92,8 @@ def test_runs_without_a_value_are_one_sentence_with_the_reason(tmp_path: Path) -
     assert monitor is not None
     unknown = {name: values * np.nan for name, values in monitor.series.items()}
     blind = replace(records[3], monitor=replace(monitor, series=unknown))
+    ds = stored(tmp_path / "none", [*short, blind])
     with pytest.raises(ValueError, match="without a value") as refused:
-        ds = stored(tmp_path / "none", [*short, blind])
         traffic(ds, tmp_path / "none")
     assert str(refused.value) == (
         "3 runs without a value: no interval of the counters (0.1 s) lies in a window of 0.05 s "
