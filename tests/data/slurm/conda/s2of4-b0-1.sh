@@ -1,6 +1,6 @@
 #!/bin/bash
 # fsmatrix: campaign two-systems, blocks 0 to 1
-# 8 runs on storage system ceph-a from 4 client nodes x up to 8 processes, about 2 min
+# 8 runs on storage system ceph-a from 4 client nodes x up to 8 processes, about 61 s
 #
 # Written by `fsmatrix submit`; it also runs by hand: cd here, then sbatch s2of4-b0-1.sh
 #SBATCH --job-name=fsmatrix-ceph-a-1

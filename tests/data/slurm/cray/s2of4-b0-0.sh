@@ -1,6 +1,6 @@
 #!/bin/bash
 # fsmatrix: campaign two-systems, block 0
-# 4 runs on storage system ceph-a from 4 client nodes x up to 8 processes, about 1 min
+# 4 runs on storage system ceph-a from 4 client nodes x up to 8 processes, about 33 s
 #
 # Written by `fsmatrix submit`; it also runs by hand: cd here, then sbatch s2of4-b0-0.sh
 #BB create_persistent name=bb1 capacity=1TB access=striped type=scratch
