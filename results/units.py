@@ -1,7 +1,7 @@
 """Sizes and durations as people write them.
 
 Sizes: bytes as a bare integer, or with a unit: KiB = 1024, KB = kB = 1000, and so on.
-Durations: seconds as a bare number, or with ns, us, ms, s, min, h, d.
+Durations: seconds as a bare number, or with ns, us, ms, s, min, h, d; for Slurm as it writes them.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ DURATION_UNITS: dict[str, Fraction] = {
     "d": Fraction(86400),
 }
 _QUANTITY = re.compile(r"([+-]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
+_SLURM = re.compile(r"(?:(\d{1,9})-)?(\d{1,9}(?::\d{1,9}){0,2})", re.ASCII)
 _PARTS = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?\s*[a-z]+\s*)+", re.ASCII)
 
 
@@ -115,6 +116,20 @@ def format_duration(seconds: float) -> str:
     return f"{days:.{0 if days >= 10 else 1}f} days"
 
 
+def slurm_seconds(text: str) -> float | None:
+    """Seconds of Slurm's D-HH:MM:SS, HH:MM:SS, MM:SS or minutes; None for UNLIMITED and others."""
+    match = _SLURM.fullmatch(text)
+    if match is None:
+        return None
+    days, parts = match[1], [int(part) for part in match[2].split(":")]
+    if days is not None:  # D-HH, D-HH:MM, D-HH:MM:SS
+        parts += [0] * (3 - len(parts))
+    elif len(parts) == 1:  # minutes
+        parts = [0, *parts, 0]
+    hours, minutes, seconds = [0] * (3 - len(parts)) + parts
+    return float(int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds)
+
+
 def _split(value: int | float | str, what: str, allowed: str) -> tuple[Fraction, str]:
     if isinstance(value, float) and not math.isfinite(value):
         raise UnitError(f"a {what} must be finite, not {value!r}")
@@ -162,7 +177,20 @@ def _positive_duration(value: object) -> float:
     return parse_duration(value, positive=True)
 
 
+def _slurm_duration(value: object) -> float:
+    """As sbatch reads it, a bare number as minutes; or as every duration, with a unit."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return parse_duration(value)
+    text = str(value).strip()
+    if (seconds := slurm_seconds(text)) is not None:
+        return parse_duration(seconds, positive=True)
+    if ":" in text:
+        raise UnitError(f"{value!r} is no time of Slurm: write it like 00:30:00 or 1-00:00:00")
+    return parse_duration(f"{text}min" if text[-1:].isdecimal() else text, positive=True)
+
+
 Size = Annotated[int, BeforeValidator(parse_size)]
 PositiveSize = Annotated[int, BeforeValidator(_positive_size)]
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 PositiveDuration = Annotated[float, BeforeValidator(_positive_duration)]
+SlurmDuration = Annotated[float, BeforeValidator(_slurm_duration)]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from fsmatrix.backends.system import tools
 from fsmatrix.results.currentjob import NO_JOB, CurrentJob
+from fsmatrix.results.units import slurm_seconds
 from fsmatrix.slurm.nodes import allocation
 from fsmatrix.slurm.scheduler import (
     BatchJob,
@@ -78,7 +79,6 @@ HELD = {
     "JobHeldUser": "it is held: scontrol release lets it go",
     "JobHeldAdmin": "an administrator holds it",
 }
-DURATION = re.compile(r"(?:(\d+)-)?(\d+(?::\d+){0,2})", re.ASCII)
 
 
 class Slurm(Scheduler):
@@ -115,7 +115,7 @@ class Slurm(Scheduler):
         for line in answer.splitlines():
             facts = dict(word.split("=", 1) for word in line.split() if "=" in word)
             if partition or facts.get("Default") == "YES":
-                return duration(facts.get("MaxTime", ""))
+                return slurm_seconds(facts.get("MaxTime", ""))
         return None
 
     def submit(self, script: Path, after: Sequence[str] = ()) -> str:
@@ -198,7 +198,7 @@ def _states(output: str) -> Iterator[JobState]:
                 reason="" if reason == "None" else HELD.get(reason, reason),
                 nodes=nodes,
                 starts="" if starts == "N/A" else starts,
-                seconds=duration(limit),
+                seconds=slurm_seconds(limit),
                 never=_never(reason) if _state(state) == "waiting" else "",
             )
 
@@ -206,20 +206,6 @@ def _states(output: str) -> Iterator[JobState]:
 def _never(reason: str) -> str:
     cure = NEVER.get(reason)
     return f"it can never start ({reason}): {cure}" if cure else ""
-
-
-def duration(text: str) -> float | None:
-    """Seconds of Slurm's D-HH:MM:SS, HH:MM:SS, MM:SS or minutes; None for UNLIMITED and others."""
-    match = DURATION.fullmatch(text)
-    if match is None:
-        return None
-    days, parts = match[1], [int(part) for part in match[2].split(":")]
-    if days is not None:  # D-HH, D-HH:MM, D-HH:MM:SS
-        parts += [0] * (3 - len(parts))
-    elif len(parts) == 1:  # minutes
-        parts = [0, *parts, 0]
-    hours, minutes, seconds = [0] * (3 - len(parts)) + parts
-    return float(int(days or 0) * 86400 + hours * 3600 + minutes * 60 + seconds)
 
 
 def _state(word: str) -> State:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.units import PositiveDuration
+from fsmatrix.results.units import SlurmDuration
 from fsmatrix.suite.campaign.section import Count, Name, Section
 
 OPTION = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
@@ -108,8 +108,10 @@ class SlurmSection(Section):
     partition: Line | None = Field(default=None, description="--partition")
     account: Line | None = Field(default=None, description="--account")
     qos: Line | None = Field(default=None, description="--qos")
-    time: PositiveDuration | None = Field(
-        default=None, description="limit of one job; twice the estimate if absent"
+    time: SlurmDuration | None = Field(
+        default=None,
+        description="limit of one job: 00:30:00, 1-00:00:00, 30 (minutes) or 2h; twice the "
+        "estimate if absent",
     )
     exclusive: SlurmOption = Field(
         default=True, description="--exclusive: whole nodes; false, or user, mcs, topo"

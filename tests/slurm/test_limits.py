@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from pydantic import ValidationError
 
-from fsmatrix.slurm.slurm import Slurm, duration
+from fsmatrix.results.units import slurm_seconds
+from fsmatrix.slurm.slurm import Slurm
+from fsmatrix.suite.campaign.slurm_section import SlurmSection
 from tests.slurm.lab import Lab
 
 
@@ -25,7 +28,24 @@ from tests.slurm.lab import Lab
     ],
 )
 def test_slurms_words_for_a_time(text: str, seconds: float | None) -> None:
-    assert duration(text) == seconds
+    assert slurm_seconds(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        *(("00:30:00", 1800.0), ("1-00:00:00", 86400.0), (30, 1800.0), ("30", 1800.0)),
+        *(("1:30:00", 5400.0), ("2h", 7200.0), ("10s", 10.0), (1.5, 90.0), ("1.5", 90.0)),
+    ],
+)
+def test_a_limit_is_written_as_for_sbatch(written: object, seconds: float) -> None:
+    assert SlurmSection.model_validate({"time": written}).time == seconds
+
+
+@pytest.mark.parametrize("written", ["1:2:3:4", "00:00:00", 0, -5, True, "9" * 400, "1-xx", []])
+def test_a_limit_that_is_none(written: object) -> None:
+    with pytest.raises(ValidationError):
+        SlurmSection.model_validate({"time": written})
 
 
 def partition(lab: Lab) -> str:
