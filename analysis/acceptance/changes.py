@@ -19,6 +19,7 @@ from fsmatrix.results.evidence.values import JsonObject
 PASSING = frozenset({
     "free", "inodes_free", "fsid", "mount_point", "mount_source", "mount_command", "mkfs",
     "image_rewritten", "tested", "pgs", "kb_used", "stored", "max_avail", "fill", "usable_bytes",
+    "path", "path_written", "image", "image_written",
 })  # fmt: skip
 FIRST = ("version", "kernel", "ceph", "engine", "configuration", "mount_options", "mpi")
 LONG = 80  # characters of a value in a sentence

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.identity import Identity
 from fsmatrix.backends.system import loopdev, mounts
+from fsmatrix.backends.system.files.written import place_of
 from fsmatrix.results.evidence.values import JsonObject, whole
 
 Facts = JsonObject
@@ -61,7 +63,7 @@ class Ground:
             return _IMAGE.fullmatch(path.name) is not None
         images = self.named.images
         named = images.values() if target is None else [images.get(target, "")]
-        return any(image and path == _place(image) for image in named)
+        return any(_is_named(path, image) for image in named)
 
     def device(self, path: str, target: str | None = None) -> bool:
         """Whether the plan names this block device (for a target, or for any)."""
@@ -70,10 +72,12 @@ class Ground:
         return any(device and Path(device).resolve() == Path(path) for device in named)
 
 
-def _place(path: str) -> Path:
-    """As loop.py takes the path of an image that the user names."""
-    place = Path(path).expanduser().absolute()
-    return place.parent.resolve() / place.name
+def _is_named(path: Path, image: str) -> bool:
+    """Whether a plan's image is there; one whose variables are not set here is nowhere."""
+    try:
+        return bool(image) and path == place_of(image)
+    except BackendError:
+        return False
 
 
 def of_mount(facts: Facts, ground: Ground) -> None:

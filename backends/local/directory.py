@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,17 +29,16 @@ from fsmatrix.backends.local import clients, deployment, provenance
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import devices
 from fsmatrix.backends.system.files.trusted import shared_refusal
+from fsmatrix.backends.system.files.written import expand, wrong
 from fsmatrix.backends.system.mounts import MEMORY_TYPES, Mount, mount_of
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
-
-_BEGIN = re.compile(r"(~|\$HOME|\$\{HOME\}|\$TMPDIR|\$\{TMPDIR\})(/.*)?|/.*", re.DOTALL)
 
 
 class DirectoryOptions(BackendOptions):
     """Which directory is used, and what it must be on."""
 
-    path: str  # absolute, or below ~, $HOME or $TMPDIR (/tmp where that is not set)
+    path: str  # absolute, or with ~, $HOME, $SCRATCH or other variables of the node that uses it
     expect_mount: bool = False  # refuse a path on the root file system
     expect_fs: str = ""  # refuse another type of file system: "lustre", "nfs", "xfs"
     shared_place: Literal["refuse", "accept"] = Field(
@@ -52,32 +50,9 @@ class DirectoryOptions(BackendOptions):
     @field_validator("path")
     @classmethod
     def _path(cls, value: str) -> str:
-        if "\0" in value:
-            raise ValueError(f"path {value!r} must not contain a NUL character")
-        if not _BEGIN.fullmatch(value):
-            raise ValueError(
-                f"path {value!r} must be absolute or begin with ~, $HOME or $TMPDIR; other "
-                "variables are not replaced"
-            )
+        if reason := wrong(value):
+            raise ValueError(reason)
         return value
-
-
-def expand(path: str) -> Path:
-    """The path that is meant.  Links in what $HOME, ~ and $TMPDIR stand for are followed.
-
-    BackendError if this user has no home directory.
-    """
-    match = _BEGIN.fullmatch(path)
-    if match is None or match[1] is None:
-        return Path(path)
-    temporary = Path(os.environ.get("TMPDIR") or "/tmp")
-    try:
-        base = temporary if "TMPDIR" in match[1] else Path.home()
-    except RuntimeError as error:
-        raise BackendError(
-            f"{path}: this user has no home directory, and HOME is not set"
-        ) from error
-    return base.resolve() / (match[2] or "").lstrip("/")
 
 
 class Directory(Backend):
@@ -99,9 +74,11 @@ class Directory(Backend):
 
     def refusal(self) -> str:
         """Why nothing may be written there."""
+        written = self._chosen.path
         try:
-            path = expand(self._chosen.path)
-            reason = place_refusal(path) or ("" if self._shared else shared_refusal(path))
+            reason = place_refusal(expand(written))
+            if not reason and not self._shared:
+                reason = shared_refusal(expand(written, follow=False))
             return reason or self._unexpected()
         except BackendError as error:
             return str(error)
@@ -169,7 +146,10 @@ class Directory(Backend):
         """Facts of the file system, and what a network file system's own tools tell."""
         path = path_of(access)
         mount = mount_of(path)
-        facts = provenance.filesystem_facts(path) | {"managed": False}
+        place = str(Path(text(access.details, "tree")).parent)
+        facts = provenance.filesystem_facts(path) | {
+            **{"managed": False, "path_written": self._chosen.path, "path": place},
+        }
         client = clients.recognise_at(path, mount)
         return facts | (clients.client_facts(client, path, mount) if client else {})
 
@@ -184,7 +164,7 @@ class Directory(Backend):
 
     def space(self, access: Access | None = None) -> Space:
         """By statfs and the user's quota."""
-        return provenance.space(path_of(access) if access else expand(self._chosen.path))
+        return provenance.space(path_of(access)) if access else space_of(self._chosen.path)
 
     @classmethod
     def mount(cls, access: Access, journal: Journal) -> None:
@@ -234,6 +214,14 @@ class Directory(Backend):
             return [f"{path_of(access)} has gone"]
         mount: Mount = mount_of(path_of(access))
         return [f"{mount.point} has become read-only"] if mount.read_only else []
+
+
+def space_of(path: str) -> Space:
+    """Of a path as it was written; unknown where one of its variables is not set."""
+    try:
+        return provenance.space(expand(path))
+    except BackendError:
+        return Space(None, None, "unknown")
 
 
 def place_refusal(path: Path) -> str:

@@ -22,6 +22,7 @@ from fsmatrix.backends.journal.proof import LeftAlone
 from fsmatrix.backends.journal.rollback import undo_image
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.files.trusted import shared_refusal
+from fsmatrix.backends.system.files.written import expand, place_of
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.values import text, whole
@@ -97,9 +98,11 @@ def place_refusal(path: str, size: int) -> str:
     A regular file of that very size may be this campaign's own image, after a crash: only its
     journal can tell, when the image is made.
     """
-    file = Path(path).expanduser()
     try:
+        file = expand(path, follow=False)
         facts = file.lstat()
+    except BackendError as error:
+        return f"image {error}"
     except FileNotFoundError:
         if file.parent.is_dir():
             return shared_refusal(file.parent)
@@ -124,7 +127,7 @@ def image_for(context: ProvisionContext, size: int, path: str = "") -> Entry:
     `path`: where the user wants it; it must not exist yet.  Default inside `context.state`.
     """
     for entry in context.journal.pending("image", target=context.target, size=size, written=True):
-        if entry.is_own and (not path or entry.facts["path"] == str(_place(path))):
+        if entry.is_own and (not path or entry.facts["path"] == str(place_of(path))):
             if _intact(entry):
                 return entry
             remove_image(entry, context.journal)
@@ -133,7 +136,7 @@ def image_for(context: ProvisionContext, size: int, path: str = "") -> Entry:
 
 def make_image(context: ProvisionContext, size: int, path: str = "") -> Entry:
     """Allocate and write an image once; BackendError if there is no room or it exists."""
-    file = _place(path) if path else _place(str(context.state / f"{secrets.token_hex(8)}.img"))
+    file = place_of(path) if path else context.state.resolve() / f"{secrets.token_hex(8)}.img"
     _check_place(file, size)
     entry = context.journal.begin(
         "image", path=str(file), folder=str(file.parent), size=size, target=context.target
@@ -174,12 +177,6 @@ def remove_own(context: ProvisionContext) -> None:
     for entry in context.journal.pending("image", target=context.target):
         if entry.is_own:
             remove_image(entry, context.journal)
-
-
-def _place(path: str) -> Path:
-    """Absolute path; its folder without links."""
-    place = Path(path).expanduser().absolute()
-    return place.parent.resolve() / place.name
 
 
 def _check_place(file: Path, size: int) -> None:

@@ -35,6 +35,7 @@ from fsmatrix.backends.local import deployment, images, loop, provenance
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import devices, mounts, packages, signature, tools
+from fsmatrix.backends.system.files.written import wrong
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text, whole
 from fsmatrix.results.process import boot_id
@@ -56,7 +57,7 @@ class LocalOptions(BackendOptions):
     mount_words: ClassVar[tuple[Keys, Keys]] = mounting.mount_keys()
 
     size: PositiveSize = 1 << 30  # of the image, bytes
-    image: str = ""  # path of the image file, which must not exist; default: state directory
+    image: str = ""  # a path that does not exist, may have variables; default: state directory
     device: str = ""  # a block device instead of an image
     serial: str = ""  # serial number of that device
     mkfs_options: tuple[str, ...] = ()
@@ -82,10 +83,10 @@ class LocalOptions(BackendOptions):
             raise ValueError("give either image or device, not both")
         if self.serial and not self.device:
             raise ValueError("serial needs device, which is not given")
-        for name in ("image", "device"):
-            value = getattr(self, name)
-            if value and not value.startswith(("/", "~/")):
-                raise ValueError(f"{name} must be an absolute path, not {value!r}")
+        if self.image and (reason := wrong(self.image)):
+            raise ValueError(f"image: {reason}")
+        if self.device and not self.device.startswith(("/", "~/")):
+            raise ValueError(f"device must be an absolute path, not {self.device!r}")
         return self
 
 
@@ -262,7 +263,10 @@ class LocalBackend(Backend):
         """Facts of the mounted file system, its device, its image and its mkfs."""
         facts = provenance.filesystem_facts(path_of(access))
         kept = ("mkfs", "mkfs_version", "image_rewritten", "direct_io")
-        return facts | {name: access.details[name] for name in kept} | {"managed": True}
+        facts |= {name: access.details[name] for name in kept} | {"managed": True}
+        if self._chosen.image:
+            facts |= {"image_written": self._chosen.image, "image": access.details["image"]}
+        return facts
 
     def deployment(self, described: JsonObject) -> Deployment:
         """On the devices of this machine."""

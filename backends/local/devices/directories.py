@@ -11,10 +11,10 @@ from fsmatrix.backends.base import ProvisionContext, Space
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import owned_dirs, tree
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import provenance
 from fsmatrix.backends.local.devices.attempts import attempt
 from fsmatrix.backends.local.devices.options import DevicesOptions
-from fsmatrix.backends.local.directory import Directory, DirectoryOptions, expand
+from fsmatrix.backends.local.directory import Directory, DirectoryOptions, space_of
+from fsmatrix.backends.system.files.written import expand
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.results.evidence.values import JsonObject, text, texts
 
@@ -96,7 +96,7 @@ def _trouble(folder: Path, details: JsonObject) -> str:
 
 def space(options: DevicesOptions) -> Space:
     """Of all of them, each as full as the fullest."""
-    return together({path: provenance.space(expand(path)) for path in options.paths})
+    return together({path: space_of(path) for path in options.paths})
 
 
 def together(spaces: Mapping[str, Space]) -> Space:

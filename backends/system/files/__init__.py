@@ -1,4 +1,4 @@
-"""Files by descriptors: extents, cached pages, all below a folder, and who may change one.
+"""Files: paths as written, and by descriptors: extents, cached pages, and who may change one.
 
-`extents`, `residency`, `descent` and `trusted` may be imported.
+`written`, `extents`, `residency`, `descent` and `trusted` may be imported.
 """

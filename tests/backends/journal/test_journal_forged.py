@@ -124,6 +124,20 @@ def test_foreign_file_is_no_image(store: Store, theirs: Path) -> None:
     assert store.undo(images={"t": str(path)}) == [f"removed image {path}"]  # its user named it
 
 
+def test_an_image_is_known_by_the_path_that_its_variable_gives_here(
+    store: Store, theirs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, facts = theirs / "file", (theirs / "file").stat()
+    numbers = {"inode": facts.st_ino, "filesystem": facts.st_dev}
+    store.forge("image", path=str(path), folder=str(theirs), target="t", **numbers)
+    monkeypatch.delenv("SCRATCH", raising=False)
+    assert left(store.undo(images={"t": "$SCRATCH/file"}))  # not set here
+    monkeypatch.setenv("SCRATCH", "/var")
+    assert left(store.undo(images={"t": "$SCRATCH/file"}))
+    monkeypatch.setenv("SCRATCH", str(theirs))
+    assert store.undo(images={"t": "$SCRATCH/file"}) == [f"removed image {path}"]
+
+
 def test_foreign_file_by_a_link_or_dots_is_no_image(store: Store, theirs: Path) -> None:
     facts = (theirs / "file").stat()
     (theirs / "file").rename(theirs / f"{TAG}.img")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import directory as module
-from fsmatrix.backends.local.directory import Directory, DirectoryOptions, expand, place_refusal
+from fsmatrix.backends.local.directory import Directory, DirectoryOptions, place_refusal
 from fsmatrix.backends.system import mounts
 
 NOBODY = 65534
@@ -198,26 +199,42 @@ def test_a_path_with_nul_is_refused_for_that() -> None:
         DirectoryOptions(path="/a\0b")
 
 
-@pytest.mark.parametrize("path", ["relative", "", "$SCRATCH/x", "~other/x", "$HOMER", "a$HOME"])
+@pytest.mark.parametrize("path", ["relative", "", "~other/x", "a$HOME"])
 def test_refused_options(path: str) -> None:
-    with pytest.raises(ValidationError, match="must be absolute or begin with"):
+    with pytest.raises(ValidationError, match="must be absolute, or begin with"):
         DirectoryOptions(path=path)
     with pytest.raises(ValidationError):
         registry.load("directory").Options(path="/tmp", typo=1)
 
 
-def test_expansion(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    real = tmp_path / "real"
-    real.mkdir()
-    (tmp_path / "home").symlink_to(real)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TMPDIR", str(real))
-    for path in ("~/x", "$HOME/x", "${HOME}/x", "$TMPDIR/x", "${TMPDIR}/x"):
-        assert expand(path) == real.resolve() / "x"
-    assert expand("$HOME") == real.resolve()  # a home that is a link is no link "elsewhere"
-    monkeypatch.delenv("TMPDIR")
-    assert expand("$TMPDIR/y") == Path("/tmp").resolve() / "y"
-    assert expand("/plain/$HOME") == Path("/plain/$HOME")
+def test_variables_of_the_node_are_kept_as_written_and_as_resolved(
+    place: Path, context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCRATCH", str(place.parent))
+    monkeypatch.setenv("WHO", place.name)
+    backend = directory("$SCRATCH/${WHO}")
+    access = backend.provision({}, context)
+    assert access.path == str(place.resolve() / "fsmatrix-tag1/data")
+    facts = backend.describe(access)
+    assert facts["path_written"] == "$SCRATCH/${WHO}"
+    assert facts["path"] == str(place.resolve())
+    backend.release(access, context)
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_variable_that_is_not_set_is_named_with_the_node(
+    value: str | None, context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty one too: what follows it would be below /."""
+    monkeypatch.delenv("SLURM_TMPDIR", raising=False)
+    if value is not None:
+        monkeypatch.setenv("SLURM_TMPDIR", value)
+    backend = directory("$SLURM_TMPDIR/tmp")
+    said = f"$SLURM_TMPDIR/tmp: $SLURM_TMPDIR is not set on {socket.gethostname()}"
+    assert backend.refusal() == said
+    assert backend.space().bytes is None  # a plan on another machine asks
+    with pytest.raises(BackendError, match="is not set on"):
+        backend.provision({}, context)
 
 
 def test_network_file_systems_count_the_network(

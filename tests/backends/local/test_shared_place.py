@@ -119,6 +119,9 @@ def test_root_refuses_what_others_could_rename(
     assert REASON in Directory(DirectoryOptions(path=path)).refusal()
     assert REASON in Devices(DevicesOptions.model_validate({"paths": ["/dev/shm", path]})).refusal()
     assert REASON in images.place_refusal(f"{path}/image", 1 << 30)
+    monkeypatch.setenv("SCRATCH", str(path))  # judged as what it stands for
+    assert REASON in images.place_refusal("$SCRATCH/image", 1 << 30)
+    assert REASON in Directory(DirectoryOptions(path="$SCRATCH")).refusal()
     assert Directory(DirectoryOptions(path=path, shared_place="accept")).refusal() == ""
     monkeypatch.setenv("SUDO_UID", str(OTHER))  # who may be root anyway gains nothing
     owned = shared not in (writable, of_a_group)
