@@ -11,7 +11,7 @@ import fsmatrix
 from fsmatrix.cli import terminal
 from fsmatrix.cli.campaigns import check, collect, jobs, plan, run, status, submit
 from fsmatrix.cli.questions import claims, compare, history, lessons, questions, studies, study
-from fsmatrix.cli.results import bundle, findings, import_, report, show
+from fsmatrix.cli.results import bundle, findings, import_, one_run, report, show
 from fsmatrix.cli.testbeds import testbed
 from fsmatrix.cli.traces import trace
 from fsmatrix.cli.waiting import waiting
@@ -34,7 +34,8 @@ COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Results": {
         "show": show.show, "findings": findings.findings, "report": report.report,
-        "collect": collect.collect, "import": import_.import_, "bundle": bundle.bundle,
+        "logs": one_run.logs, "collect": collect.collect, "import": import_.import_,
+        "bundle": bundle.bundle,
     },
     "Questions": {
         "compare": compare.compare, "fairness": questions.fairness, "lessons": lessons.lessons,

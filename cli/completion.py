@@ -101,6 +101,16 @@ def results(incomplete: str) -> list[str]:
     return _entries(incomplete, (".h5",), MARKER) + (published if incomplete else [])
 
 
+def runs(incomplete: str) -> list[str]:
+    """Ids of the runs in the results directory that stands in the command."""
+    from fsmatrix.results.files.store import RUNS
+
+    folder = begun if len(begun := incomplete[:2]) == 2 and begun.isalnum() else "??"
+    places = (Path(word) / RUNS for word in _words()[2:] if not word.startswith("-"))
+    found = (path.stem for place in places for path in place.glob(f"{folder}/*.h5"))
+    return _fitting(incomplete, (name for _, name in zip(range(MOST_ENTRIES), found, strict=False)))
+
+
 def studies(incomplete: str) -> list[str]:
     """Studies whose claims can be judged, and YAML files."""
     names = (n.removesuffix(".yaml") for n in _names("fsmatrix.results.published.studies", ".yaml"))

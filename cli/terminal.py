@@ -42,3 +42,8 @@ def line(console: Console, text: str, style: str | None = None) -> None:
 def echo(text: str, *, err: bool = False) -> None:
     """One text as it is, on a line of its own: neither wrapped nor styled."""
     print(printable(text), file=sys.stderr if err else sys.stdout)
+
+
+def raw(text: str) -> None:
+    """A text as it is on standard output: a terminal gets it without what it would obey."""
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)

@@ -112,7 +112,7 @@ class RunRecord:
     job: str = ""
     error: str = ""  # why it failed, one sentence
     failure: JsonObject = field(default_factory=dict)  # rank, host, errno, file, offset
-    argv: tuple[tuple[str, ...], ...] = ()
+    argv: tuple[tuple[str, ...], ...] = ()  # of each program, as started: with its launcher
     coordinates: JsonObject = field(default_factory=dict)  # factor -> level, defaults too
     environment: JsonObject = field(default_factory=dict)  # provenance
     companions: tuple[str, ...] = ()

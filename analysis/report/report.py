@@ -27,7 +27,7 @@ from fsmatrix.analysis.lessons.result import Lessons
 from fsmatrix.analysis.questions.fairness import Fairness, fairness
 from fsmatrix.analysis.questions.findings import finding_groups
 from fsmatrix.analysis.questions.replays import replays
-from fsmatrix.analysis.report import failures, pivot, sections
+from fsmatrix.analysis.report import failures, pivot, sections, started
 from fsmatrix.analysis.report.first import first_screen
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.studies.claims import files as claims_files
@@ -119,6 +119,7 @@ def context(
         "collected": _text(ds.attrs.get("created")),
         "campaign_id": _text(provenance.plan_value(plan, "fingerprint")),
         "campaign_text": _source(plan),
+        "command_lines": started.command_lines(data, place),
         "plotly": _plotly,
     }
 

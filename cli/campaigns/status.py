@@ -53,7 +53,7 @@ def status(directory: Directory, as_json: common.Json = False) -> None:
     if as_json:
         common.print_json(as_data(state))
     else:
-        _show(terminal.console(), state, directory)
+        show(terminal.console(), state, directory)
     raise typer.Exit(SOME_LOST if state.lost else 0)
 
 
@@ -96,7 +96,16 @@ def as_data(state: Status) -> dict[str, Json]:
     }
 
 
-def _show(console: Console, state: Status, directory: Path) -> None:
+def counts(state: Status) -> str:
+    """How many runs are where."""
+    return (
+        f"{state.ok} runs ok, {state.failed} failed, {state.running} running, "
+        f"{state.waiting} waiting"
+    )
+
+
+def show(console: Console, state: Status, directory: Path) -> None:
+    """A status for people."""
     say = partial(terminal.line, console)
     table = Table("part", "system", "nodes", "job", "state", "ok", "failed", "left", "", box=None)
     urgent = sorted(state.parts, key=lambda part: list(WORDS).index(part.word), reverse=True)
@@ -119,11 +128,7 @@ def _show(console: Console, state: Status, directory: Path) -> None:
             say(f"{part.part.key} {part.word}: {part.says}")
     if len(state.parts) > len(shown):
         console.print(f"... and {len(state.parts) - len(shown)} more parts (--json has all)")
-    terminal.line(
-        console,
-        f"{state.ok} runs ok, {state.failed} failed, {state.running} running, "
-        f"{state.waiting} waiting",
-    )
+    say(counts(state))
     common.say_failures(console, state.failures)
     if state.scheduler_says:
         say(f"the batch system did not answer: {state.scheduler_says}", "yellow")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,14 +11,18 @@ import typer
 from rich.console import Console
 
 from fsmatrix.cli import common, terminal
+from fsmatrix.cli.campaigns import status
+from fsmatrix.results.evidence.values import Json
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
     from fsmatrix.slurm.scheduler import Scheduler
+    from fsmatrix.slurm.submission.status import Status
     from fsmatrix.slurm.submission.submitting import Outcome
     from fsmatrix.suite.plan.plan import Plan
 
 SOME_MISSING = 1
+PAUSE = 10.0  # seconds between two questions to the batch system
 
 
 def submit(
@@ -44,13 +49,17 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the job scripts without queueing them.")
     ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Follow the jobs to their end; Ctrl-C leaves them alone.")
+    ] = False,
     scheduler: Annotated[str, typer.Option(help="The batch system.")] = "slurm",
     as_json: common.Json = False,
 ) -> None:
     """Queue a campaign as batch jobs; the last one merges and writes the report.
 
     One job at a time for each storage system (`system` of the targets), so that runs do not
-    disturb each other.  Status: 0 all jobs queued, 1 some could not be queued, 2 bad input.
+    disturb each other.  Status: 0 all jobs queued (--wait: and all runs stored), 1 some could not
+    be, 2 bad input.
 
     Example: fsmatrix submit ceph.yaml -o out --set slurm.partition=io;  fsmatrix status out
     """
@@ -73,11 +82,37 @@ def submit(
         terminal.line(console, f"note: {warning}")
     submitter = Submitter(system, tell=partial(terminal.line, console), retry_failed=retry_failed)
     outcome = submitter.submit(plan, place, resume, Path.cwd())
-    if as_json:
-        common.print_json({"directory": str(place), **vars(outcome)})
-    else:
+    facts: dict[str, Json] = {"directory": str(place), **vars(outcome)}
+    if not as_json:
         _tell(console, outcome, place)
-    raise typer.Exit(SOME_MISSING if outcome.missing else 0)
+    lost = 0
+    if wait:
+        state = _wait(console, place, system)
+        facts["status"], lost = status.as_data(state), state.lost
+        if not as_json:
+            status.show(console, state, place)
+    if as_json:
+        common.print_json(facts)
+    raise typer.Exit(SOME_MISSING if outcome.missing or lost else 0)
+
+
+def _wait(console: Console, out: Path, scheduler: Scheduler) -> Status:
+    """Look again and again until no job may do anything more; the last look."""
+    from fsmatrix.slurm.submission import submission
+    from fsmatrix.slurm.submission.status import status as look
+
+    made, said = submission.read(out), ""
+    assert made is not None  # it was written before the first job
+    try:
+        while (state := look(out, made, scheduler)).under_way:
+            if (line := status.counts(state)) != said:
+                terminal.line(console, line)
+            said = line
+            time.sleep(PAUSE)
+    except KeyboardInterrupt:
+        terminal.line(console, f"the jobs go on: fsmatrix status {out}")
+        raise
+    return state
 
 
 def _plan(

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from fsmatrix.cli import common, completion, terminal
 from fsmatrix.cli.questions import analyse
+from fsmatrix.cli.results import one_run
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.problems import Origin, refuse
@@ -38,12 +39,23 @@ def show(
     reference: Annotated[
         bool, typer.Option("--reference", help="Show targets declared as references too.")
     ] = False,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            "--run",
+            help="Only this run: its levels, and the command lines of its programs.",
+            autocompletion=completion.runs,
+        ),
+    ] = None,
     as_json: common.Json = False,
 ) -> None:
     """Show failed runs, which target is ahead in each cell, medians and intervals.
 
     Example: fsmatrix show out --metric bandwidth --metric latency_p99
     """
+    if run is not None:
+        one_run.tell(results, run, as_json)
+        return
     from rich.console import Group
 
     from fsmatrix.analysis.data.cluster import ONE_MACHINE

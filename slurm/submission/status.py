@@ -78,6 +78,13 @@ class Status:
         """Runs that no job will carry out: `submit --resume` does."""
         return sum(p.rest for p in self.parts if p.word in ("stopped", "not submitted"))
 
+    @property
+    def under_way(self) -> bool:
+        """Whether some job may still do something: one that can start, or is not known."""
+        jobs = [(p.job, p.word in ("running", "waiting", "unknown")) for p in self.parts]
+        jobs.append((self.collect, self.collect is not None and self.collect.state != "ended"))
+        return any(live and not (job and job.never) for job, live in jobs)
+
 
 def status(out: Path, submission: Submission, scheduler: Scheduler) -> Status:
     """Ask the batch system once and look at the store."""
@@ -152,7 +159,7 @@ def _part(
 
 def last_line(out: Path, key: str, job: str) -> str:
     """What a job printed last; "" if nothing."""
-    path = files.folder(out) / f"{key}-{job}.log"
+    path = files.log(out, key, job)
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - LOG_BYTES))

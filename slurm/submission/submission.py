@@ -66,6 +66,11 @@ def folder(out: Path) -> Path:
     return out / FOLDER
 
 
+def log(out: Path, key: str, job: str) -> Path:
+    """What a job of a part printed."""
+    return folder(out) / f"{key}-{job}.log"
+
+
 @contextmanager
 def submit_lock(out: Path) -> Iterator[None]:
     """One `submit` at a time; StoreError if another is at work, NotTrusted if not ours."""

@@ -288,13 +288,14 @@ class Runner:
         own = self.environment.backend.environment(self.access)
         argv = tuple(programs.given(own, [*map(filled, what.argv)]))
         files = {name: filled(text) for name, text in what.files.items()}
-        run.builder.argv.append(argv)
         if step.where != "mpi":
+            run.builder.argv.append(argv)
             answer, _ = self._command(run, step, program=replace(what, argv=argv, files=files))
             return self._of_programs(run, step, answer.outputs)
         launcher = replace(self.session.launcher, binding=what.binding)
         extra = {"LC_ALL": "C", **launcher.proof, **what.env}
         command = launcher.command(argv, run.spec.case.geometry, extra)
+        run.builder.argv.append(tuple(command))
         watched = step.role == "timed"
         if watched:
             self.environment.watch(True)

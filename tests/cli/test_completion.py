@@ -124,6 +124,9 @@ def test_metrics_factors_targets_and_levels(folder: Path) -> None:
     assert bash(folder, "compare", "all.h5", "--targets", "xfs,") == ["xfs,btrfs", "xfs,ext4"]
     assert "target=xfs" in bash(folder, "findings", "out", "--where", "")
     assert bash(folder, "findings", "out", "--audit", "too-s") == ["too-short"]
+    runs = Store.open(folder / "out").ids()
+    assert bash(folder, "logs", "out", "") == runs
+    assert bash(folder, "show", "out", "--run", runs[0][:5]) == runs[:1]
 
 
 def test_words_that_bash_divides(folder: Path) -> None:

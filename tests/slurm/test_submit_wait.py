@@ -1,0 +1,56 @@
+"""`submit --wait` on a real Slurm, and what its jobs printed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from fsmatrix.cli.campaigns import submit
+from tests.slurm.lab import Lab, jobs_below
+from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.root
+
+
+def test_it_follows_the_jobs_to_their_end_and_logs_gives_what_they_printed(lab: Lab) -> None:
+    status, text = lab.call("submit", lab.campaign(repetitions=1), "-o", lab.out, "--wait")
+    assert status == 0, text
+    assert "2 runs ok, 0 failed, 0 running, 0 waiting" in text
+    assert f"report: {lab.out / 'report.html'}" in text
+    lab.complete()
+    lab.reported()
+    (log,) = (lab.out / "slurm").glob("s1of1-b0-0-*.log")
+    job = log.stem.rpartition("-")[2]
+    for named in (job, "s1of1-b0-0"):
+        status, text = lab.call("logs", lab.out, named, "-o", lab.home / "log")
+        assert status == 0, text
+        assert (lab.home / "log").read_text() == log.read_text()
+    log.unlink()
+    status, text = lab.call("logs", lab.out, job)
+    assert status == 2
+    assert f"{log}: is not there" in text
+
+
+def test_ctrl_c_leaves_the_jobs(lab: Lab) -> None:
+    path = lab.campaign("2s")
+    words = ["submit", path, "-o", lab.out, "--wait"]
+    waiting = subprocess.Popen(
+        [sys.executable, "-P", "-m", "fsmatrix.cli.main", *words],
+        cwd=lab.home,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert waiting.stdout is not None
+    assert any("0 failed" in line for line in waiting.stdout)
+    waiting.send_signal(signal.SIGINT)
+    rest, _ = waiting.communicate(timeout=PATIENCE)
+    assert waiting.returncode == 130
+    assert f"the jobs go on: fsmatrix status {lab.out}" in rest
+    assert "Traceback" not in rest
+    assert jobs_below(lab.bed, lab.home)
+    assert lab.status()["runs"]["lost"] == 0
+    assert submit.PAUSE >= 5  # a controller serves others too
