@@ -9,7 +9,7 @@ import typer
 
 import fsmatrix
 from fsmatrix.cli import terminal
-from fsmatrix.cli.campaigns import check, collect, jobs, plan, run, status, submit
+from fsmatrix.cli.campaigns import check, collect, init, jobs, plan, run, status, submit
 from fsmatrix.cli.questions import claims, compare, history, lessons, questions, studies, study
 from fsmatrix.cli.results import bundle, findings, import_, one_run, report, show
 from fsmatrix.cli.testbeds import testbed
@@ -27,7 +27,8 @@ app = typer.Typer(
 # the panels of `fsmatrix --help`, in this order
 COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
     "Plan and run": {
-        "check": check.check, "jobs": jobs.jobs, "plan": plan.plan, "run": run.run,
+        "check": check.check, "init": init.init, "jobs": jobs.jobs, "plan": plan.plan,
+        "run": run.run,
     },
     "Cluster": {
         "submit": submit.submit, "status": status.status, "cancel": status.cancel,

@@ -30,7 +30,7 @@ Example = tuple[str, str, Any]  # place, text, data
 def examples() -> list[Example]:
     """Every YAML block with its document and line."""
     found = []
-    for path in (ROOT / "README.md", PAGE):
+    for path in (ROOT / "README.md", PAGE, ROOT / "docs" / "ceph.md"):
         text = path.read_text()
         for block in re.finditer(r"^```yaml\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
             place = f"{path.name}:{text.count(chr(10), 0, block.start(1)) + 1}"
@@ -96,7 +96,8 @@ def test_every_table_has_its_place_and_every_link_its_heading() -> None:
 
 def test_examples_of_all_kinds_are_there() -> None:
     assert {kind_of(data) for _, _, data in examples()} == {"campaign", "part", "site", "user"}
-    assert {place.partition(":")[0] for place, _, _ in examples()} == {"README.md", "campaign.md"}
+    pages = {"README.md", "campaign.md", "ceph.md"}
+    assert {place.partition(":")[0] for place, _, _ in examples()} == pages
 
 
 @pytest.mark.parametrize("text", of_kind("campaign"))
