@@ -107,7 +107,7 @@ def test_failed_runs_are_named_with_their_reasons(
     assert len(found.failures) == 2
     assert {status for _, status, _ in found.failures} == {"failed"}
     assert len(commands.as_data(found)["failures"]) == 2
-    commands._show(terminal.console(), found, out)
+    commands.show(terminal.console(), found, out)
     lines = capsys.readouterr().out.splitlines()
     assert f"{key} stopped: FAILED: it left no log ({key}-{job}.log)" in lines, "whole, in one line"
     assert any(line.startswith("failed 2 runs (") for line in lines)

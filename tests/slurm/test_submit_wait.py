@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from fsmatrix.cli.campaigns import submit
+from fsmatrix.results.files.store import Store
 from tests.slurm.lab import Lab, jobs_below
 from tests.waiting import PATIENCE
 
@@ -32,6 +33,28 @@ def test_it_follows_the_jobs_to_their_end_and_logs_gives_what_they_printed(lab: 
     status, text = lab.call("logs", lab.out, job)
     assert status == 2
     assert f"{log}: is not there" in text
+
+
+def test_a_variable_of_the_jobs_is_resolved_on_their_node_alone(lab: Lab) -> None:
+    path = lab.campaign(repetitions=1)
+    text = path.read_text().replace(str(lab.home), "$PLACE")
+    assert "$PLACE/data" in text
+    path.write_text(f"{text}slurm: {{time: 00:10:00, environment: {{PLACE: '{lab.home}'}}}}\n")
+    status, text = lab.call("submit", path, "-o", lab.out, "--wait")
+    assert status == 0, text
+    lab.complete()
+    store = Store.open(lab.out)
+    facts = [store.read(run).environment["target"] for run in store.ids()]
+    assert {fact["path_written"] for fact in facts} == {"$PLACE/data"}
+    assert {fact["path"] for fact in facts} == {str(lab.home / "data")}
+
+
+def test_a_variable_that_jobs_do_not_have_is_named_with_their_node(lab: Lab) -> None:
+    path = lab.campaign(repetitions=1)
+    path.write_text(path.read_text().replace(str(lab.home), "$PLACE"))
+    status, text = lab.call("submit", path, "-o", lab.out, "--wait")
+    assert status == 1
+    assert "$PLACE/data: $PLACE is not set on n" in text, text
 
 
 def test_ctrl_c_leaves_the_jobs(lab: Lab) -> None:
