@@ -17,6 +17,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field
 
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.system.files.written import expand
 from fsmatrix.backends.system.mounts import mounted_at
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import PositiveSize
@@ -152,13 +154,14 @@ class SiteFile:
     def forbidden(self, path: str | Path) -> str:
         """Why `path` must not be used (empty: it may, or it is no absolute path).
 
-        ~ and variables are replaced ($TMPDIR is /tmp where it is not set), links are followed.
+        ~ and variables are replaced as where the path is used, links are followed.
         """
         if "\0" in str(path):
             return ""
-        temporary = os.environ.get("TMPDIR") or "/tmp"
-        text = re.sub(r"\$(TMPDIR\b|\{TMPDIR\})", lambda _: temporary, str(path))
-        meant = Path(os.path.expanduser(os.path.expandvars(text)))  # noqa: PTH111 (~nobody: as is)
+        try:
+            meant = expand(os.path.expanduser(str(path)))  # noqa: PTH111 (~nobody: as is)
+        except BackendError:  # no path, or of variables that are not set here
+            meant = Path(path)
         if not meant.is_absolute():
             return ""
         real = Path(os.path.realpath(meant))

@@ -97,6 +97,11 @@ def test_forbidden_paths_are_refused_also_through_links_and_variables(
         assert f"which {tmp_path / 'site.yaml'}:2 forbids" in found[0]
     head = HEAD.replace("disk}", f"disk, options: {{path: {tmp_path / 'homes'}}}}}")
     assert planned(head=head, **layers(tmp_path, site=site)).cases
+    monkeypatch.delenv("HOME")  # ~ is known all the same, and what uses the path knows it
+    (tmp_path / "home.yaml").write_text(f"forbidden_paths: [{Path.home()}]")
+    forbidden = load_site(tmp_path / "home.yaml")
+    assert "forbids" in forbidden.forbidden("$HOME/x")
+    assert "forbids" in forbidden.forbidden(f"{Path.home()}/$NOT_SET/x")
 
 
 def test_a_promised_mount_that_is_not_there_is_named(tmp_path: Path) -> None:
