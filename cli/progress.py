@@ -16,6 +16,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.table import Column
 
 from fsmatrix.cli import terminal
 from fsmatrix.results.evidence.values import inside
@@ -24,7 +25,7 @@ from fsmatrix.suite.run.events import Event
 from fsmatrix.suite.run.forecast import Forecast
 
 Mode = Literal["live", "quiet", "json"]
-LOUD = ("failed", "given_up", "warning", "recovered", "stopped", "waiting")
+LOUD = ("failed", "invalid", "given_up", "warning", "recovered", "stopped", "waiting")
 
 
 def is_loud(event: Event) -> bool:
@@ -45,11 +46,10 @@ class LiveProgress:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"),
-            TextColumn("{task.fields[trouble]}"),
+            TextColumn("{task.fields[became]}", table_column=Column()),  # wrapped first
             console=console,
         )
-        self._task = self._bar.add_task("runs", total=total, where="start", trouble="", left="")
-        self._failed = 0
+        self._task = self._bar.add_task("runs", total=total, where="start", became="", left="")
 
     def __enter__(self) -> LiveProgress:
         self._bar.start()
@@ -69,11 +69,10 @@ class LiveProgress:
             self._bar.update(self._task, where=_where(event))
         if event.what == "skipped":
             self._bar.update(self._task, advance=event.facts.runs)
-        if event.what == "failed":
-            self._failed += 1
         if event.what in ("finished", "failed"):
-            trouble = f"[red]{self._failed} failed[/]" if self._failed else ""
-            self._bar.update(self._task, advance=1, trouble=trouble)
+            self._bar.update(self._task, advance=1)
+        if event.facts.tally is not None:
+            self._bar.update(self._task, became=event.facts.tally.counts)
 
 
 class QuietLog:
@@ -92,8 +91,12 @@ class QuietLog:
     def __call__(self, event: Event) -> None:
         self._forecast(event)
         if is_loud(event) or event.what == "attach":
-            more = f"; {left(self._forecast)}" if event.what == "attach" else ""
-            terminal.line(self._console, f"{_word(event)}: {event.text}{more}")
+            parts = [f"{_word(event)}: {event.text}"]
+            if event.what == "attach":
+                tally = event.facts.tally
+                parts += [tally.says] if tally and tally.runs else []
+                parts.append(left(self._forecast))
+            terminal.line(self._console, "; ".join(parts))
 
 
 class JsonLog(QuietLog):

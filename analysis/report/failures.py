@@ -1,14 +1,17 @@
-"""Failed runs of a campaign, as a report lists them."""
+"""What became of a campaign's runs, and its failed runs, as a report lists them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import xarray as xr
 
+from fsmatrix.analysis.data.columns import Codes, coded, plain
 from fsmatrix.analysis.data.load import Rows, runs_of
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.units import labelled
+from fsmatrix.results.audits.tally import Tally
 
 
 @dataclass(frozen=True)
@@ -24,34 +27,36 @@ class FailedRuns:
     repeated: int  # how many of them have a later attempt
 
 
-@dataclass(frozen=True)
-class Counts:
-    """Runs by outcome; `ok` includes `invalid`."""
-
-    runs: int
-    ok: int
-    failed: int
-    timeout: int
-    invalid: int
-    warned: int
-
-
-def counts(data: Rows) -> Counts:
+def counts(ds: xr.Dataset, data: Rows) -> Tally:
     """Newest attempts by outcome."""
-    current = data.where(data["last_attempt"] != 0)
-    status, worst, run = current["status"], current["worst_finding"], runs_of(current)
-
-    def number(keep: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> int:
-        return int(np.unique(run[keep]).size)
-
-    return Counts(
-        runs=number(np.ones(len(current), dtype=bool)),
-        ok=number(status == "ok"),
-        failed=number(status == "failed"),
-        timeout=number(status == "timeout"),
-        invalid=number((worst == "invalid") & (status == "ok")),
-        warned=number((worst == "warning") & (status == "ok")),
+    run, current = runs_of(data), data["last_attempt"] != 0
+    ok, worst = current & (data["status"] == "ok"), data["worst_finding"]
+    every, good, timeout = (
+        np.unique(run[keep]) for keep in (current, ok, current & (data["status"] == "timeout"))
     )
+    invalid = np.unique(run[ok & (worst == "invalid")])
+    doubtful = np.setdiff1d(run[ok & (worst == "warning")], invalid)
+    return Tally(
+        valid=good.size - invalid.size,
+        doubtful=doubtful.size,
+        invalid=invalid.size,
+        failed=every.size - good.size,
+        timeout=timeout.size,
+        doubtful_by=_audits(ds, run, doubtful, "warning"),
+        invalid_by=_audits(ds, run, invalid, "invalid"),
+    )
+
+
+def _audits(ds: xr.Dataset, run: Codes, runs: Codes, severity: str) -> dict[str, int]:
+    """Audits with findings so grave -> in how many of these runs; `run`: of each row."""
+    if "finding_run" not in ds:
+        return {}
+    names, audit = coded(ds["finding_audit"].values)
+    run = run[ds["finding_run"].values]
+    grave = np.isin(run, runs) & (plain(ds["finding_severity"].values) == severity)
+    pairs = np.unique(np.stack([run[grave], audit[grave]]), axis=1)
+    number = np.bincount(pairs[1], minlength=len(names))
+    return {str(name): int(count) for name, count in zip(names, number, strict=True) if count}
 
 
 def failed_runs(data: Rows, summary: Summary) -> list[FailedRuns]:

@@ -33,6 +33,7 @@ from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.studies.claims import files as claims_files
 from fsmatrix.analysis.studies.claims.study import StudyFile
 from fsmatrix.analysis.units import METRICS, OPERATION_RATES, short_title
+from fsmatrix.results.audits.tally import named
 from fsmatrix.results.evidence.values import Json
 
 MOST_FAILED = 100  # cases in the table; more are counted
@@ -91,7 +92,8 @@ def context(
         "title": _title(plan),
         "description": _text(provenance.plan_value(plan, "description")),
         "summary": summary,
-        "counts": failures.counts(data),
+        "counts": failures.counts(ds, data),
+        "named": named,
         "failed": failed[:MOST_FAILED],
         "failed_unlisted": sum(len(group.run_ids) for group in failed[MOST_FAILED:]),
         "left_out": load.left_out(ds),

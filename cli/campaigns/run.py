@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from fsmatrix.cli import common, terminal
+from fsmatrix.results.units import plural
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -178,11 +179,9 @@ def _finish(out: Path, wanted: bool) -> Path | None:
 
 
 def _tell(console: Console, summary: Summary, written: Path | None, out: Path) -> None:
-    failed = len(summary.failures)
-    parts = [f"{summary.ok} runs ok", f"{failed} failed"]
-    if summary.skipped:
-        parts.append(f"{summary.skipped} were there before")
-    console.print(f"{', '.join(parts)}; results in {out}", highlight=False, markup=False)
+    tally = summary.tally
+    before = f"; {summary.skipped} were there before" * bool(summary.skipped)
+    terminal.line(console, f"{plural(tally.runs, 'run')}: {tally.says}{before}; results in {out}")
     common.say_failures(console, [(run, "failed", reason) for run, reason in summary.failures])
     if written is not None:
         terminal.line(console, f"report: {written}")

@@ -28,7 +28,7 @@ from fsmatrix.results.files.hdf5.schema import (
     from_json,
 )
 from fsmatrix.results.files.run import runfile
-from fsmatrix.results.record import RunRecord
+from fsmatrix.results.record import Finding, RunRecord
 
 MARKER = "store.json"
 MARKER_LIMIT = 1 << 20  # bytes; it has some hundred
@@ -209,19 +209,22 @@ class Store:
         """The number of the next attempt; the first is 1."""
         return max(self.attempts(case_id, repetition), default=0) + 1
 
-    def done(self, case_id: str, repetition: int, retry_failed: bool = False) -> bool:
-        """Whether this run need not be made: an attempt is ok, or failed and not retried.
+    def done(
+        self, case_id: str, repetition: int, retry_failed: bool = False
+    ) -> tuple[str, tuple[Finding, ...]] | None:
+        """Status and findings of an attempt that makes this run unnecessary; None: there is none.
 
-        An attempt whose file is damaged does not count.
+        Such an attempt is ok, or failed and not retried.  One whose file is damaged does not count.
         """
         for attempt in reversed(self.attempts(case_id, repetition)):
             try:
-                status = self.status(f"{case_id}-r{repetition:04d}-a{attempt}")
+                run = self.path(f"{case_id}-r{repetition:04d}-a{attempt}")
+                status, findings = runfile.read_verdict(run)
             except ResultError:
                 continue
             if settles(status, retry_failed):
-                return True
-        return False
+                return status, findings
+        return None
 
     # -- merge -----------------------------------------------------------------------------
     def merge(self, path: Path | None = None, progress: Progress | None = None) -> Path:

@@ -27,6 +27,7 @@ from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Level
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.store import Store, StoreError
+from fsmatrix.results.record import Finding
 from fsmatrix.suite.cases.testbeds import PlannedTestbed, down_all
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.run import provenance
@@ -134,20 +135,32 @@ class Conductor:
 
     # -- one attachment ----------------------------------------------------------------------
     def _attachment(self, attachment: Attachment) -> None:
-        todo = [spec for spec in attachment.specs if not self._done(spec)]
+        self.records.flush()  # what is told of this attachment includes all runs before it
+        todo = []
+        for spec in attachment.specs:
+            if stored := self._done(spec):
+                self.records.count(attachment.target, *stored)
+            else:
+                todo.append(spec)
         there = len(attachment.specs) - len(todo)
         self.summary.skipped += there
         if there:
             text = f"{attachment.name}: {there} runs are stored already"
             whole = int(not todo)
-            facts = Facts(target=attachment.target, runs=there, attachments=whole)
+            tally = self.summary.tally
+            facts = Facts(target=attachment.target, runs=there, attachments=whole, tally=tally)
             self.tell(Event("skipped", text, facts))
         if not todo:
             return
         context = self._context(attachment)
         if attachment.testbed is None:  # of a bed nothing stays
             self._used[attachment.target] = (attachment.backend, context)
-        facts = Facts(attachment=attachment.name, target=attachment.target, runs=len(todo))
+        facts = Facts(
+            attachment=attachment.name,
+            target=attachment.target,
+            runs=len(todo),
+            tally=self.summary.tally,
+        )
         self.tell(Event("attach", f"{attachment.name}: attach {attachment.target}", facts))
         try:
             attachment = self._on_testbed(attachment, context)
@@ -319,7 +332,7 @@ class Conductor:
             self.records.keep(spec.not_begun(reason))
         todo.clear()
 
-    def _done(self, spec: RunSpec) -> bool:
+    def _done(self, spec: RunSpec) -> tuple[str, tuple[Finding, ...]] | None:
         return self.store.done(spec.case.case_id, spec.repetition, self.settings.retry_failed)
 
     def _tell_what_stays(self) -> None:

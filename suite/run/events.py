@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from fsmatrix.results.audits.tally import Tally
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import JsonObject
 
@@ -25,14 +26,16 @@ class Facts(Stored):
     again: bool | None = None  # said before of the same target
     status: str | None = None
     findings: tuple[str, ...] | None = None
+    tally: Tally | None = None  # of all runs so far, those that were stored before too
     begun: bool | None = None
     coordinates: JsonObject | None = None
 
 
 @dataclass(frozen=True)
 class Event:
-    """`what`: recovered, attach, skipped, run, finished, failed, given_up (runs that cannot be
-    begun; each is then `failed` too), stopped, warning, waiting; `facts` depend on it."""
+    """`what`: recovered, attach, skipped, run, finished, failed, invalid (an audit calls a run so,
+    for the first time), given_up (runs that cannot be begun; each is then `failed` too), stopped,
+    warning, waiting; `facts` depend on it."""
 
     what: str
     text: str

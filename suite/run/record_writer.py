@@ -7,14 +7,16 @@ dies is run again.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from fsmatrix.results.audits import judged
+from fsmatrix.results.audits.tally import Tally
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.files.store import Store, StoreError
-from fsmatrix.results.record import RunRecord
+from fsmatrix.results.record import Finding, RunRecord
 from fsmatrix.suite.run.events import Event, Facts, Listener
 from fsmatrix.suite.run.outputs import TRACEBACK
 
@@ -23,7 +25,8 @@ from fsmatrix.suite.run.outputs import TRACEBACK
 class Summary:
     """What came of a campaign's run."""
 
-    ok: int = 0
+    tally: Tally = field(default_factory=Tally)  # of all runs, those stored before too
+    ok: int = 0  # of this process, valid or not
     failures: list[tuple[str, str]] = field(default_factory=list)  # run id, reason
     skipped: int = 0  # stored before
     interrupted: bool = False
@@ -65,7 +68,9 @@ class RecordWriter:
         pending, self._pending = self._pending, None
         record = pending.result()
         findings = tuple(f"{finding.audit} ({finding.severity})" for finding in record.findings)
-        facts = Facts(run=record.run_id, status=record.status, findings=findings)
+        target = str(record.coordinates.get("target", ""))
+        tally = self.count(target, record.status, record.findings, record.run_id)
+        facts = Facts(run=record.run_id, status=record.status, findings=findings, tally=tally)
         if record.status == "ok":
             self.summary.ok += 1
             self.tell(Event("finished", record.run_id, facts))
@@ -73,6 +78,20 @@ class RecordWriter:
             self.summary.failures.append((record.run_id, record.error))
             facts = replace(facts, begun=bool(record.session))
             self.tell(Event("failed", f"{record.run_id}: {record.error}", facts))
+
+    def count(
+        self, target: str, status: str, findings: Sequence[Finding], run: str | None = None
+    ) -> Tally:
+        """With one more run; an audit that calls one invalid is told, with its remedy, once."""
+        before, self.summary.tally = self.summary.tally, self.summary.tally.plus(status, findings)
+        new = self.summary.tally.invalid_by.keys() - before.invalid_by.keys()
+        first = {f.audit: f for f in reversed(findings) if f.severity == "invalid"}
+        for audit, finding in first.items():
+            if audit in new:
+                where = ", ".join(filter(None, (target, finding.phase)))
+                text = f"{audit} ({where}): {finding.message}; what to do: {finding.advice}"
+                self.tell(Event("invalid", text, Facts(run=run, target=target)))
+        return self.summary.tally
 
     def _store(self, record: RunRecord) -> RunRecord:
         try:

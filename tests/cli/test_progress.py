@@ -11,6 +11,8 @@ import pytest
 from fsmatrix.cli.common import MOST_REASONS, say_failures
 from fsmatrix.cli.progress import Mode, listener
 from fsmatrix.cli.terminal import Terminal
+from fsmatrix.results.audits.tally import Tally
+from fsmatrix.results.record import Finding
 from fsmatrix.suite.run.events import Event, Facts
 from fsmatrix.suite.run.forecast import Forecast
 from tests.suite.running import fsmatrix
@@ -39,6 +41,38 @@ def test_a_reason_is_printed_once_and_a_run_that_failed_by_itself_too(mode: Mode
     lines = printed(on)
     assert [line for line in lines if "no mkfs" in line] == ["given up: 2 runs of btrfs: no mkfs"]
     assert [line for line in lines if "EIO" in line] == ["failed: def-r0000-a1: EIO"]
+
+
+def test_a_run_becomes_valid_doubtful_or_invalid_once() -> None:
+    """An invalid one is not doubtful too, whatever else was found; each audit counts runs."""
+    tally = Tally()
+    warned, bad = (Finding(name, 1, name[:7], "") for name in ("warning-a", "invalid-b"))  # type: ignore[arg-type]
+    for status, found in (("ok", ()), ("ok", (warned, warned)), ("ok", (warned, bad, bad))):
+        tally = tally.plus(status, found)
+    assert tally.says == "2 valid, 1 of them doubtful (warning-a), 1 invalid (invalid-b)"
+    tally = tally.plus("timeout", (bad,)).plus("failed", ())
+    assert tally.counts == "2 valid, 1 of them doubtful, 1 invalid, 2 failed"
+    assert (tally.runs, tally.timeout, tally.invalid_by) == (5, 1, {"invalid-b": 1})
+    many = Tally(valid=1, invalid=9, invalid_by={"e": 1, "d": 2, "c": 3, "b": 2, "a": 1})
+    assert many.says == "1 valid, 9 invalid (c, b, d and 2 more)"
+
+
+@pytest.mark.parametrize("mode", ["live", "quiet"])
+def test_what_became_of_the_runs_is_shown_while_it_runs(mode: Mode) -> None:
+    on = console()
+    tally = Tally(valid=96, invalid=48, invalid_by={"read-served-by-cache": 48})
+    with listener(mode, 5, on, Forecast({})) as tell:
+        tell(Event("finished", "x", Facts(run="r", status="ok", findings=(), tally=tally)))
+        tell(Event("invalid", "read-served-by-cache (b, read): why; what to do: this", Facts()))
+        tell(Event("attach", "b001: attach b", Facts(target="b", runs=2, tally=tally)))
+    lines = printed(on)
+    assert "invalid: read-served-by-cache (b, read): why; what to do: this" in lines
+    shown = {
+        "live": "96 valid, 48 invalid",
+        "quiet": f"attach: b001: attach b; {tally.says}; about 0 s left",
+    }
+    assert tally.says == "96 valid, 48 invalid (read-served-by-cache)"
+    assert any(shown[mode] in line for line in lines)
 
 
 def test_json_has_of_an_event_what_concerns_it_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +121,7 @@ def test_what_runs_into_a_file_is_told_as_it_happens(tmp_path: Path) -> None:
     done = fsmatrix("run", campaign, "-o", tmp_path / "out", "--no-report")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("attach here") == 2
-    assert "2 runs ok, 0 failed" in done.stdout
+    assert "2 runs: 2 valid" in done.stdout
     missing = fsmatrix("show", tmp_path / "nowhere")
     assert missing.returncode == 2
     assert "does not exist" in missing.stderr

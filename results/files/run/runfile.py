@@ -87,6 +87,12 @@ def read_status(path: Path) -> str:
         return str(file.attrs["status"])
 
 
+def read_verdict(path: Path) -> tuple[str, tuple[Finding, ...]]:
+    """`status` and `findings` alone.  ResultError as `read_run`."""
+    with hdf.reading(Path(path), RUN_FORMAT) as file:
+        return str(file.attrs["status"]), _read_findings(Source(file).group("findings"))
+
+
 def read_outline(path: Path) -> tuple[str, str, float]:
     """`status`, `started` (UTC, ISO 8601) and `duration` (s) alone.  ResultError as `read_run`."""
     with hdf.reading(Path(path), RUN_FORMAT) as file:

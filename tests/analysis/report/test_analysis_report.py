@@ -45,6 +45,17 @@ def test_runs_that_tell_nothing_of_their_deployment_have_no_section_of_it(page: 
     assert "fairly" not in page.read_text()
 
 
+def test_the_tiles_say_what_became_of_the_runs_and_by_which_audit(page: Path) -> None:
+    (tiles,) = re.findall(r'id="headline">(.*?)</ul>', page.read_text(), re.DOTALL)
+    assert re.findall(r"<b>(\d+)</b><span>(.*?)</span>", tiles)[1:] == [
+        ("384", "runs, with references"),
+        ("369", "valid"),
+        ("12", "of them doubtful: client-cpu-saturated"),
+        ("8", "invalid: read-served-by-cache"),
+        ("7", "failed, 1 by time-out"),
+    ]
+
+
 def made(path: Path, **options: Any) -> list[charts.Chart]:
     return charts.charts(summary.summarise(load.open_campaign(path), **options))
 

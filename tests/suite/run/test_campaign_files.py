@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -50,6 +51,42 @@ def test_a_directory_in_memory_is_found_out(tmp_path: Path) -> None:
         assert os.listdir(place) == []
     finally:
         place.rmdir()
+
+
+def test_invalid_runs_are_told_at_the_first_one_and_counted(tmp_path: Path, target: Path) -> None:
+    """With the audit and its remedy, after the first block; a resume counts those before too."""
+    campaign, out, other = write_campaign(tmp_path, target), tmp_path / "out", tmp_path / "other"
+    other.mkdir()
+    limited = (
+        f"{{backend: directory, options: {{path: {other}}}, limits: {{device_bandwidth: 1KB}}}}"
+    )
+    campaign.write_text(
+        campaign.read_text().replace("targets:\n", f"targets:\n  limited: {limited}\n")
+    )
+    running = Running(campaign, "-o", out, "--blocks", "0")
+    said = running.until("invalid")["text"]
+    assert running.end() == 0, running.errors
+    advice = "what to do: a cache or a wrong limit: check both before using the number"
+    assert re.match(r"faster-than-device \(limited, (read|write)\): \S+ [kMG]?B/s, but ", said)
+    assert said.endswith(f"cannot move more than 1 kB/s; {advice}")
+    assert [event["event"] for event in running.events].count("invalid") == 1
+    (*_, last) = (event["tally"] for event in running.events if event["event"] == "finished")
+    assert (last["valid"], last["invalid"], last["failed"]) == (2, 2, 0)
+    assert last["invalid_by"] == {"faster-than-device": 2}
+    again = fsmatrix("run", "-o", out, "--resume", "--quiet", report=True)
+    assert again.returncode == 0, again.stderr
+    doubts = r"(?:, \d of them doubtful \([^)]+\))?"
+    told = re.compile(rf"(\d) valid{doubts}, (\d) invalid \(faster-than-device\)")
+    lines = again.stderr.splitlines()
+    assert [line for line in lines if line.startswith("invalid: ")] == [f"invalid: {said}"]
+    (attached, *_) = (line for line in lines if line.startswith("attach: "))
+    assert told.findall(attached) == [("2", "2")]
+    (end,) = (line for line in lines if line.startswith("8 runs: "))
+    assert told.findall(end) == [("4", "4")]
+    assert end.endswith(f"; 4 were there before; results in {out}")
+    tiles = (out / "report.html").read_text()
+    assert "<b>4</b><span>valid</span>" in tiles
+    assert "<b>4</b><span>invalid: faster-than-device</span>" in tiles
 
 
 def test_torn_files_of_a_crash_do_not_stop_a_resume(tmp_path: Path, target: Path) -> None:
