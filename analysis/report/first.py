@@ -27,6 +27,7 @@ class First:
     evidence: tuple[evidence.Evidence, ...] = ()
     sentences: Sentences | None = None
     targets: tuple[Extremes, ...] = ()
+    values: str = matrix.VALUES
     legend: tuple[tuple[str, str, str], ...] = ()  # state, mark, meaning
     places: Places | None = None
 

@@ -16,10 +16,12 @@ from fsmatrix.analysis.draw.layout import ROW_NAMES, X_NAMES, groups
 from fsmatrix.analysis.report.shades import Shade, shade
 from fsmatrix.analysis.standings.standing import MARKS, ahead_by
 from fsmatrix.analysis.standings.standings import Standing, Standings
-from fsmatrix.analysis.units import Level, level_text
+from fsmatrix.analysis.units import Level, Unit, fitting, level_text, text
 from fsmatrix.results.units import plural
 
 MOST_COLUMNS = 12  # beside each other, on a printed page too; more are wrapped by group
+VALUES = "grey numbers: medians, and from the smallest to the largest value of a block"
+MOST_VALUES = 5  # targets whose values a cell says; more are counted
 MOST_CELLS = 600  # of the picture; more are counted
 
 
@@ -36,6 +38,7 @@ class Box:
     shade: Shade
     lost: bool  # a target has no valid value here
     doubtful: bool  # audits warn here
+    values: tuple[str, ...] = ()  # of each target, where only they can be said
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,11 @@ class Picture:
         """Which cells have warnings: "", "some" (marked) or "all" (said once)."""
         flags = {bool(cell.doubts) for _, cell in self.cells}
         return "" if True not in flags else "some" if False in flags else "all"
+
+    @property
+    def valued(self) -> bool:
+        """Whether some cells can only say their values."""
+        return any(box.values for box, _ in self.cells)
 
     @property
     def states(self) -> list[str]:
@@ -175,6 +183,7 @@ class _Drawing:
             shade=shade(cell, self.colours),
             lost=bool(cell.lost),
             doubtful=bool(cell.doubts),
+            values=medians(cell, self.called) if is_untold(cell) else (),
         )
         self.boxes[box.number] = box, cell
         return box
@@ -217,9 +226,30 @@ def short(cell: Standing, called: Mapping[str, str] | None = None) -> tuple[str,
         return "failed" if all("failed" in why for _, why in cell.lost) else "invalid", ""
     if len(cell.values) < 2:
         return "one target", ""
-    if not any(pair.cell.ratio.kind == "interval" for pair in cell.pairs):
-        return plural(cell.blocks, "block"), ""
+    if is_untold(cell):
+        return f"{plural(cell.blocks, 'block')}, {_unit(cell).label}", ""
     return first if len(cell.order.groups) > 1 else "unclear", ""
+
+
+def is_untold(cell: Standing) -> bool:
+    """Whether it has too few blocks for an interval of any ratio."""
+    compared = len(cell.values) > 1 and cell.state == "unclear"
+    return compared and not any(pair.cell.ratio.kind == "interval" for pair in cell.pairs)
+
+
+def medians(cell: Standing, called: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Each target's median and the range of its values: "xfs 450 (430–470)"; the best first."""
+    unit, lines = _unit(cell), []
+    for value in cell.values:
+        name, low, high = value.cell.target, value.values.min(), value.values.max()
+        spread = f" ({text(low, unit)}–{text(high, unit)})" * (value.values.size > 1)
+        lines.append(f"{(called or {}).get(name, name)} {text(value.median.median, unit)}{spread}")
+    more = len(lines) - MOST_VALUES
+    return (*lines[:MOST_VALUES], *([f"and {more} more"] if more > 0 else []))
+
+
+def _unit(cell: Standing) -> Unit:
+    return fitting(cell.metric.quantity, [value.median.median for value in cell.values])
 
 
 def says(cell: Standing) -> str:
@@ -236,6 +266,9 @@ def says(cell: Standing) -> str:
     if len(cell.order.groups) > 1:
         behind = [name for group in cell.order.groups[1:] for name in group]
         return f"{start}who is ahead may be chance, but not {' or '.join(behind)}"
+    if is_untold(cell):
+        blocks, values = plural(cell.blocks, "block"), "; ".join(medians(cell))
+        return f"{start}{blocks}, too little data: {values}; {_unit(cell).label}"
     if short(cell)[0] == "unclear":
         return f"{start}the difference may be chance"
     return f"{start}{short(cell)[0]}, too little data"

@@ -12,7 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from fsmatrix.analysis.draw.charts import colours
-from fsmatrix.analysis.report.matrix import Band, Box, Picture, picture, short
+from fsmatrix.analysis.report.matrix import (
+    VALUES,
+    Band,
+    Box,
+    Picture,
+    is_untold,
+    medians,
+    picture,
+    short,
+)
 from fsmatrix.analysis.standings.sentences import extremes, sentences
 from fsmatrix.analysis.standings.standing import MARKS, MEANING
 from fsmatrix.analysis.standings.standings import Standing, Standings
@@ -20,6 +29,7 @@ from fsmatrix.results.evidence.values import JsonObject
 
 WIDTH = 80
 LONGEST = 20  # characters of a cell; with longer ones targets are called A, B, ...
+LONGEST_VALUES = 30  # the same, of a line of values
 NARROW = 10  # to which titles of factors are wrapped
 GAP = 2
 STYLES = {"proven": "bold", "likely": "", "equal": "dim", "unclear": "dim", "invalid": "red"}
@@ -48,13 +58,14 @@ def standing(standings: Standings, plan: JsonObject, place: str) -> Iterator[Tab
 
 def _letters(standings: Standings) -> dict[str, str]:
     """What targets are called in the cells, where their names are too long."""
-    if all(_width(cell, {}) <= LONGEST for cell in standings.cells):
+    if all(_width(c, {}) <= (LONGEST_VALUES if is_untold(c) else LONGEST) for c in standings.cells):
         return {}
     return dict(zip(standings.targets, string.ascii_uppercase, strict=False))
 
 
 def _width(cell: Standing, letters: Mapping[str, str]) -> int:
-    return cell_len(_text(MARKS[cell.state], *short(cell, letters)))
+    values = medians(cell, letters) if is_untold(cell) else ()
+    return max(map(cell_len, [_text(MARKS[cell.state], *short(cell, letters)), *values]))
 
 
 def _text(mark: str, who: str, how_much: str) -> str:
@@ -69,6 +80,7 @@ def _legend(drawn: Picture, letters: Mapping[str, str]) -> str:
     ]
     if letters:
         lines.append(", ".join(f"{letter} {name}" for name, letter in letters.items()))
+    lines += [VALUES] * drawn.valued
     lines += ["× a target without a valid run there"] * drawn.lost
     lines += ["! warnings there"] * (drawn.doubtful == "some")
     return "\n".join(lines)
@@ -115,4 +127,6 @@ def _cell(box: Box | None, marked: bool, colour: Mapping[str, str]) -> Text:
         text.append(" ×", style="red")
     if box.doubtful and marked:
         text.append(" !", style="yellow")
+    for line in box.values:
+        text.append(f"\n{line}", style="dim")
     return text

@@ -79,6 +79,27 @@ def test_a_cell_says_in_words_what_its_colour_says() -> None:
     assert len(set(MARKS.values())) == len(MARKS)
 
 
+def test_a_cell_with_too_few_blocks_says_the_values() -> None:
+    """Of each target the median and the range of its blocks; without a word of who is ahead."""
+    values = {"a": {"p": [100e6, 104e6, 90e6]}, "b": {"p": [200e6, 210e6, 260e6]}}
+    picture = drawn(of(campaign(values)))
+    ((box, _),) = picture.cells
+    assert (box.mark, box.who, box.how_much) == ("?", "3 blocks, MiB/s", "")
+    assert box.values == ("b 200 (191–248)", "a 95.4 (85.8–99.2)")
+    assert box.says == ("3 blocks, too little data: b 200 (191–248); a 95.4 (85.8–99.2); MiB/s")
+    assert picture.valued
+    ((once, _),) = drawn(of(campaign({name: {"p": [1e8]} for name in "ab"}))).cells
+    assert once.values == ("a 95.4", "b 95.4")
+    told = drawn(of(campaign(many({"a": 1e8, "b": 1e8}, 1, spread=0.2))))
+    assert (told.cells[0][0].values, told.valued) == ((), False)
+
+
+def test_values_of_many_targets_are_counted() -> None:
+    ((box, _),) = drawn(of(campaign(many({f"t{i}": 1e8 for i in range(8)}, 1, blocks=3)))).cells
+    assert len(box.values) == matrix.MOST_VALUES + 1
+    assert box.values[-1] == "and 3 more"
+
+
 def test_many_columns_are_wrapped_by_group() -> None:
     keys = [(str(chunk), str(count)) for chunk in range(4) for count in range(5)]
     bands = list(matrix._wrapped(keys, 12))
@@ -205,6 +226,25 @@ def test_show_begins_with_the_matrix_in_80_columns(
     assert row.count("xfs") == 4
     assert "  fsmatrix lessons DIR" in [line.rstrip() for line in lines]
     assert [line for line in lines if line.startswith(("xfs: ", "ext4: ", "btrfs: "))]
+
+
+def test_the_first_screen_of_three_blocks_has_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the page and in the terminal, there in grey and under names of usual length."""
+    path = campaigns.write(tmp_path / "c.h5", campaigns.realistic(blocks=3))
+    assert commands.call(monkeypatch, "show", path) == 0
+    said = capsys.readouterr().out.partition("Bandwidth in ")[0]
+    lines = said[said.index("Who is ahead") :].splitlines()
+    assert all(len(line) <= 80 for line in lines if "fsmatrix " not in line)
+    ranges = re.findall(r"(xfs|ext4|btrfs) [\d.]+ \([\d.]+–[\d.]+\)", said)
+    assert len(ranges) == 16 * 3 - 3  # of btrfs all runs of one cell failed, of two are invalid
+    assert lines.count(next(line for line in lines if line.startswith("grey numbers: "))) == 1
+    page = report.write_report(path, tmp_path / "r.html").read_text(encoding="utf-8")
+    assert (
+        len(re.findall(r"<small>(?:xfs|ext4|btrfs) [\d.]+ \([\d.]+–[\d.]+\)</small>", page)) == 45
+    )
+    assert f"<li>{matrix.VALUES}</li>" in page
 
 
 def test_show_of_one_metric_has_its_table_alone(
