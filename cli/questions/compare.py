@@ -44,6 +44,7 @@ MetricOfPhase = Annotated[
         "--metric",
         help="bandwidth, iops, latency_p99, ...  Default: bandwidth for data phases, "
         "operations per second for metadata phases.",
+        callback=options.known,
     ),
 ]
 Ignore = Annotated[

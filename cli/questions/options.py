@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
@@ -27,6 +28,19 @@ def side(name: str, text: str) -> Any:
     return typer.Option(name, help=text, autocompletion=completion.sides)
 
 
+def known(given: Any) -> Any:
+    """--metric as given; a misspelt one is refused before any file is read.
+
+    One that is like no number of a campaign file may be a factor of this one: the file tells.
+    """
+    from fsmatrix.results.files.campaign.campaignspec import NUMBERS
+
+    for name in [given] if isinstance(given, str) else given or ():
+        if name not in NUMBERS and (close := difflib.get_close_matches(name, NUMBERS, n=1)):
+            raise refuse(Origin(f"--metric {name}"), "", f"no metric: did you mean {close[0]!r}?")
+    return given
+
+
 Files = Annotated[
     list[str],
     typer.Argument(
@@ -39,7 +53,10 @@ Files = Annotated[
 MetricName = Annotated[
     str,
     typer.Option(
-        "--metric", help="bandwidth, iops, latency_p99, ...", autocompletion=completion.metrics
+        "--metric",
+        help="bandwidth, iops, latency_p99, ...",
+        autocompletion=completion.metrics,
+        callback=known,
     ),
 ]
 OwnMetric = Annotated[
@@ -49,6 +66,7 @@ OwnMetric = Annotated[
         help="bandwidth, iops, latency_p99, ...  Default: bandwidth; iops if no run has any.",
         show_default=False,
         autocompletion=completion.metrics,
+        callback=known,
     ),
 ]
 UnitName = Annotated[

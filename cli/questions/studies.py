@@ -79,7 +79,10 @@ def correlation(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            "--metric", help="bandwidth, iops, ... (repeatable).", autocompletion=completion.metrics
+            "--metric",
+            help="bandwidth, iops, ... (repeatable).",
+            autocompletion=completion.metrics,
+            callback=options.known,
         ),
     ] = None,
     coding: Annotated[

@@ -69,7 +69,9 @@ class Store:
         if (path / MARKER).exists():
             if exist_ok:
                 return cls.open(path)
-            raise StoreError(path, "is a store already: resume it, or choose another directory")
+            raise StoreError(
+                path, "is a store already: --resume adds what is missing, another -o begins afresh"
+            )
         _refuse_inside(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -102,8 +102,9 @@ def _compose(text: str, file: str) -> Node | None:
             return node
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        message = f"not valid YAML: {error.problem or error.context}"
-        raise refuse(Origin(file, mark.line + 1 if mark else 0), "", message) from error
+        line = mark.line if mark else -1
+        message = f"not valid YAML: {_tab(text, line) or error.problem or error.context}"
+        raise refuse(Origin(file, line + 1), "", message) from error
     except YAMLError as error:
         line = str(error).strip().splitlines()
         raise refuse(Origin(file), "", f"not valid YAML: {line[0] if line else ''}") from error
@@ -112,6 +113,13 @@ def _compose(text: str, file: str) -> Node | None:
     except (ValueError, AttributeError, IndexError, TypeError, KeyError) as error:
         # ruamel.yaml lets these escape for some malformed directives and tags
         raise refuse(Origin(file), "", f"not valid YAML: {error}") from error
+
+
+def _tab(text: str, number: int) -> str:
+    """What is wrong with an indentation that holds a tab (empty: that line's holds none)."""
+    line = [*text.split("\n"), ""][number]
+    begin = line[: len(line) - len(line.lstrip())]
+    return "a tab indents this line: use spaces" if "\t" in begin else ""
 
 
 class _Reader:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -88,11 +90,26 @@ def _too_many(settings: Settings, members: Members, all_axes: Axes) -> Iterator[
     limits, repetitions = settings.campaign.limits, settings.campaign.repetitions
     if cases > limits.cases:
         message = f"{cases} cases before exclusions; limits.cases allows {limits.cases}"
-        yield settings.tree.problem(("factors",), message)
+        parts = _divided(settings, math.ceil(cases / limits.cases))
+        yield settings.tree.problem(("factors",), f"{message}: {parts}")
     elif cases * repetitions > limits.runs:
         message = f"{cases} cases x {repetitions} repetitions = {cases * repetitions} runs"
+        parts = _divided(settings, math.ceil(cases * repetitions / limits.runs))
         path: KeyPath = ("repetitions",)
-        yield settings.tree.problem(path, f"{message}; limits.runs allows {limits.runs}")
+        yield settings.tree.problem(path, f"{message}; limits.runs allows {limits.runs}: {parts}")
+
+
+def _divided(settings: Settings, parts: int) -> str:
+    """How to make that many campaigns of one: by the levels of the longest factor."""
+    factors = settings.campaign.factors
+    name = max(factors, key=lambda factor: len(factors[factor]), default="")
+    if not name or len(factors[name]) < parts:
+        return "name fewer levels"
+    some = json.dumps(factors[name][: len(factors[name]) // parts][:2])[:-1]
+    return (
+        f"name fewer levels, or divide those of {name} among {parts} campaigns, each with its own "
+        f"-o: --set 'factors.{name}={some}, ...]'"
+    )
 
 
 def _twin_text(earlier: Planned, item: Planned) -> str:

@@ -9,7 +9,6 @@ from typing import TypeAlias
 from pydantic import ValidationError
 
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.check import describe
 from fsmatrix.suite.campaign.problems import Problem, shown
 from fsmatrix.suite.campaign.settings import Settings
@@ -109,10 +108,10 @@ class Exclusions:
             names |= target.cluster_fact_names(self.settings.campaign.factors)
         for index, item in enumerate(self.settings.campaign.exclude):
             for key in item:
-                if key not in names:
-                    hint = did_you_mean(key, names)
-                    path: KeyPath = ("exclude", index, key)
-                    yield self.settings.tree.problem(path, f"{key!r} names nothing{hint}")
+                if key not in names and (
+                    text := self.members.unknown(self.settings, key, names, "allowed")
+                ):
+                    yield self.settings.tree.problem(("exclude", index, key), text)
 
 
 def _same(level: Coordinate, value: Json) -> bool:

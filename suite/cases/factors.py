@@ -64,9 +64,10 @@ def axes(settings: Settings, members: Members) -> Axes:
         if entries and targets:
             message = f"an option of workload {entries[0].name!r} and a cluster factor of target"
             problems.append(settings.tree.problem(where, f"{message} {targets[0].name!r} at once"))
-        elif not entries and not targets:
-            hint = did_you_mean(factor, _possible(members), "it could name")
-            problems.append(settings.tree.problem(where, f"{factor!r} names nothing{hint}"))
+        elif not (entries or targets) and (
+            text := members.unknown(settings, factor, _possible(members), "it could name")
+        ):
+            problems.append(settings.tree.problem(where, text))
         problems += _pinned(settings, factor, entries)
         for entry in entries:
             normal_levels = _normal(settings, factor, entry, levels, problems)

@@ -47,6 +47,12 @@ class Members:
     entries: tuple[EntryMember, ...]
     problems: tuple[Problem, ...]
 
+    def unknown(self, settings: Settings, name: str, known: Iterable[str], what: str) -> str:
+        """That a name names nothing (empty: it may be one of a target that is wrong itself)."""
+        hint = did_you_mean(name, known, what)
+        is_whole = len(self.targets) == len(settings.campaign.targets)
+        return f"{name!r} names nothing{hint}" if is_whole or hint.startswith(" (") else ""
+
     def pace(self, target: str, level: Level) -> Pace:
         """What planning guesses of a target at a level.  KeyError if there is none."""
         return {member.name: member for member in self.targets}[target].pace(level)

@@ -66,6 +66,8 @@ def test_text_json_and_picture(
         (("curves", "--along", "colour"), "no factor colour"),
         (("curves", "--along", "pattern"), "no factor pattern"),
         (("curves", "--along", "chunk", "--metric", "x"), "no x in this campaign"),
+        (("variability", "--metric", "bandwith"), "did you mean 'bandwidth'?"),
+        (("correlation", "--metric", "latncy_p99"), "did you mean 'latency_p99'?"),
         (("speedup", "--of", "xfs", "--over", "zfs", "--along", "chunk"), "'zfs' is not there"),
         (("speedup", "--of", "xfs", "--over", "ext4", "--along", "memory"), "no factor memory"),
         (("speedup", "--of", "xfs", "--over", "ext4", "--along", "pattern"), "must be numbers"),
@@ -128,3 +130,10 @@ def test_where_nothing_was_estimated_no_file_is_made_and_that_is_said(
     assert "nothing to draw" in capsys.readouterr().err
     assert not list(tmp_path.rglob("effects*"))
     assert (tables / "bars-bandwidth.csv").read_text().startswith("nodes,")
+
+
+def test_a_misspelt_metric_is_found_before_the_file_is_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "compare", "no-such-file", "--metric", "bandwith") == 2
+    assert "did you mean 'bandwidth'?" in capsys.readouterr().err

@@ -76,7 +76,7 @@ class LevelOptions(BaseModel):
             return self
         beside = [name for name in _OF_MAKING if name in self.model_fields_set]
         if beside:
-            raise ValueError(f"{', '.join(beside)}: the named pools have their own")
+            raise ValueError(f"leave out {', '.join(beside)}: the named pools have their own")
         return self
 
     @property

@@ -79,7 +79,10 @@ def test_only_what_is_ours_is_made_moved_or_removed(coded: bool, filesystem: str
     [
         ({}, "give redundancy"),
         ({"redundancy": "raid5"}, "write size=1, size=3 or ec=2\\+1"),
-        ({"redundancy": "size=2", "pools": [{"pool": "p"}]}, "redundancy: the named pools"),
+        (
+            {"redundancy": "size=2", "pools": [{"pool": "p"}]},
+            "leave out redundancy: the named pools",
+        ),
         ({"redundancy": "size=2", "root": "a b"}, "root"),
         ({"redundancy": "size=2", "failure_domain": "rack"}, "failure_domain"),
         ({"redundancy": "size=2", "nodes": 3}, "nodes"),

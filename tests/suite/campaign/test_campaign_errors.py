@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.suite.campaign.problems import CampaignError
-from fsmatrix.suite.campaign.settings import resolve
+from fsmatrix.suite.campaign.settings import Source, resolve
+from fsmatrix.suite.plan.plan import build_plan
 from fsmatrix.suite.registry import registries
 from tests.suite.planning_stubs import HEAD, planned, problems, text
 
@@ -42,6 +43,15 @@ BAD = {
     "everything excluded": ("exclude: [{pattern: seq-read}]\n", ["leaves no"]),
     "duplicate key": ("seed: 3\n", ["c.yaml:8: seed", "twice", "line 2"]),
     "not YAML": ("x: [\n", ["not valid YAML"]),
+    "tab": ("limits:\n\tspace: 1GiB\n", ["c.yaml:9: not valid", "a tab indents", "use spaces"]),
+    "too many cases": (
+        "limits: {cases: 10}\n"
+        "factors: {chunk: [4KiB, 8KiB, 1MiB], nodes: [1, 2], threads: [1, 2]}\n",
+        [
+            "24 cases before exclusions; limits.cases allows 10: name fewer levels, or divide",
+            "among 3 campaigns, each with its own -o: --set 'factors.chunk=[\"4KiB\", ...]'",
+        ],
+    ),
     "Python object": ("description: !!python/object:os.system x\n", ["c.yaml:8", "tag"]),
     "not finite": ("settle: {timeout: .nan}\n", ["c.yaml:8", "finite"]),
     "not text": ('description: "\\x00\n', ["not valid YAML"]),
@@ -203,3 +213,20 @@ def test_an_empty_file_is_named(tmp_path: Path) -> None:
     empty.write_text("# nothing\n")
     with pytest.raises(CampaignError, match=r"empty\.yaml: is empty; a campaign is a mapping"):
         resolve(empty)
+
+
+def test_a_factor_of_a_target_that_is_wrong_itself_is_not_blamed() -> None:
+    """One true sentence: only the target's options tell what the factor would name."""
+    body = (
+        "campaign: c\n"
+        "targets:\n"
+        "  a: {backend: rados, options: {levels: {redundancy: size=2, pools: [{pool: p}]}}}\n"
+        "workloads: {w: {workload: pattern, options: {pattern: seq-read}}}\n"
+        "factors: {storage_nodes: [2, 3]}\n"
+        "exclude: [{interface: sata}]\n"
+    )
+    with pytest.raises(CampaignError) as caught:
+        build_plan(Source(body, "c.yaml"), here=False)
+    assert [str(problem) for problem in caught.value.problems] == [
+        "c.yaml:3: targets.a.options.levels: leave out redundancy: the named pools have their own"
+    ]
