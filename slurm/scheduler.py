@@ -105,6 +105,11 @@ class Scheduler(ABC):
         del partition
         return None
 
+    def most_nodes(self, partition: str | None) -> int | None:
+        """Nodes that a job of a partition may have at most; None and errors as of `longest`."""
+        del partition
+        return None
+
     @abstractmethod
     def submit(self, script: Path, after: Sequence[str] = ()) -> str:
         """Queue a script, to start when the jobs `after` have ended; the new job's id.

@@ -105,18 +105,31 @@ class Slurm(Scheduler):
         return f"Slurm takes {' and '.join(unusable)} for patterns in paths" if unusable else ""
 
     def longest(self, partition: str | None) -> float | None:
+        return slurm_seconds(self._partition(partition).get("MaxTime", ""))
+
+    def most_nodes(self, partition: str | None) -> int | None:
+        facts = self._partition(partition)
+        limits = [facts.get(name, "") for name in ("MaxNodes", "TotalNodes")]
+        return min((int(limit) for limit in limits if limit.isdecimal()), default=None)
+
+    @staticmethod
+    def _partition(partition: str | None) -> dict[str, str]:
+        """What Slurm says of a partition (None: the one that sbatch takes); {}: not known."""
+        if "SBATCH_CLUSTERS" in os.environ:
+            return {}
+        partition = partition or os.environ.get("SBATCH_PARTITION")
         name = [partition] if partition else []
         try:
             answer = _ask(["scontrol", "--oneliner", "show", "partition", *name])
         except SchedulerAway:
             raise
         except SchedulerError:  # no such partition: sbatch says so, with the cure
-            return None
+            return {}
         for line in answer.splitlines():
             facts = dict(word.split("=", 1) for word in line.split() if "=" in word)
             if partition or facts.get("Default") == "YES":
-                return slurm_seconds(facts.get("MaxTime", ""))
-        return None
+                return facts
+        return {}
 
     def submit(self, script: Path, after: Sequence[str] = ()) -> str:
         words = ["sbatch", "--parsable"]

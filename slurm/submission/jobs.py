@@ -104,10 +104,16 @@ def collect_job(
     )
 
 
-def check(plan: Plan, parts: Sequence[Part], allowed: float | None = None) -> None:
+def check(
+    plan: Plan,
+    parts: Sequence[Part],
+    allowed: float | None = None,
+    most_nodes: int | None = None,
+) -> None:
     """CampaignError for what the site's file says cannot be.
 
-    `allowed`: seconds that the batch system lets a job of the partition take.
+    `allowed`, `most_nodes`: seconds that the batch system lets a job of the partition take, and
+    nodes that it lets it have.
     """
     section, site = plan.settings.campaign.slurm, plan.settings.site.site
     partitions = site.partitions
@@ -121,14 +127,19 @@ def check(plan: Plan, parts: Sequence[Part], allowed: float | None = None) -> No
         hint = did_you_mean(section.partition, partitions, "the site has")
         refuse("partition", f"no partition {section.partition!r}{hint}")
     partition = partitions.get(section.partition or "")
+    where = section.partition or "the default partition"
+    nodes = max((part.nodes for part in parts), default=0)
+    chosen_otherwise = section.directives or "clusters" in section.options
+    if most_nodes is not None and nodes > most_nodes and not chosen_otherwise:
+        which = "factors" if "nodes" in plan.settings.campaign.factors else "geometry"
+        message = f"{nodes} nodes are needed; a job of {where} has at most {most_nodes}, says the"
+        problems.append(plan.settings.tree.problem((which, "nodes"), f"{message} batch system"))
     if partition is not None:
-        nodes = max((part.nodes for part in parts), default=0)
         if partition.nodes is not None and nodes > partition.nodes:
             refuse("partition", f"{nodes} nodes are needed; a job there has {partition.nodes}")
         if partition.hours is not None and (section.time or 0) > partition.hours * 3600:
             refuse("time", f"a job of {section.partition} has at most {partition.hours:g} hours")
     if allowed is not None and (section.time or 0) > allowed:
-        where = section.partition or "the default partition"
         refuse("time", f"a job of {where} has at most {allowed / 60:g} min, says the batch system")
     needed, longest = _warned(plan) + WORKING, _limit(plan, math.inf, allowed)
     if longest < needed:

@@ -86,7 +86,8 @@ class Submitter:
             _refuse_other_division(out, before, submission, queued)
             partition = plan.settings.campaign.slurm.partition
             allowed = self.patiently(lambda: self.scheduler.longest(partition))
-            check(plan, submission.parts, allowed)
+            nodes = self.patiently(lambda: self.scheduler.most_nodes(partition))
+            check(plan, submission.parts, allowed, nodes)
             queued = _judged(queued, allowed)
             files.write(out, submission)
             self._clear(submission, queued)

@@ -101,3 +101,23 @@ def test_a_job_that_can_never_start_is_named_and_queued_anew(lab: Lab) -> None:
         lab.complete()
     finally:
         lab.slurm("scontrol", "update", f"PartitionName={name}", "MaxTime=UNLIMITED", "State=UP")
+
+
+@pytest.mark.root
+def test_more_nodes_than_the_partition_has_are_refused_and_nothing_is_queued(lab: Lab) -> None:
+    """Slurm takes such jobs, which then wait for ever."""
+    before, there = Slurm().jobs_of_user(), Slurm().most_nodes(None)
+    assert there is not None
+    assert there == Slurm().most_nodes(partition(lab))
+    sets = ["--set", "launcher.name=auto", "--set", "workloads.io.options.bytes_total=1GiB"]
+    status, text = lab.call("submit", lab.campaign(), "-o", lab.out, "--nodes", 99, *sets)
+    assert status == 2
+    assert "geometry.nodes: 99 nodes are needed" in text
+    assert f"has at most {there}, says the batch system" in " ".join(text.split())
+    assert not lab.out.exists()
+    assert Slurm().jobs_of_user().keys() <= before.keys()
+    lab.slurm("scontrol", "update", f"PartitionName={partition(lab)}", "MaxNodes=1")
+    try:
+        assert Slurm().most_nodes(None) == 1
+    finally:
+        lab.slurm("scontrol", "update", f"PartitionName={partition(lab)}", "MaxNodes=UNLIMITED")
