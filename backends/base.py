@@ -117,6 +117,10 @@ class Backend(NodeSide):
         """Type of the file system in memory that holds its files (empty: none, or not known)."""
         return ""
 
+    def named_places(self) -> tuple[Path, ...]:
+        """Directories, images and devices that its options name.  BackendError as `refusal`."""
+        return ()
+
     def keeps(self) -> int:
         """Bytes that it keeps in the campaign's state directory until the campaign ends."""
         return 0

@@ -102,6 +102,10 @@ class Directory(Backend):
         fstype = mount_of(expand(self._chosen.path)).fstype
         return fstype if fstype in MEMORY_TYPES else ""
 
+    def named_places(self) -> tuple[Path, ...]:
+        """The one."""
+        return (expand(self._chosen.path).resolve(),)
+
     def _unexpected(self) -> str:
         path = expand(self._chosen.path)
         mount = mount_of(path)

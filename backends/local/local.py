@@ -158,6 +158,11 @@ class LocalBackend(Backend):
         except (BackendError, OSError) as error:
             return str(error)
 
+    def named_places(self) -> tuple[Path, ...]:
+        """A device, or an image that is elsewhere."""
+        named = self._chosen.device or self._chosen.image
+        return (Path(named).expanduser().resolve(),) if named else ()
+
     def keeps(self) -> int:
         """The image, unless it is elsewhere."""
         return 0 if self._chosen.device or self._chosen.image else self._chosen.size

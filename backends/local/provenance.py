@@ -141,6 +141,11 @@ def on_loopback(addresses: tuple[str, ...]) -> bool:
         return False
 
 
+def is_own(address: str) -> bool:
+    """Whether an IP address is one of this machine's."""
+    return bool(address) and _source(address) == address
+
+
 def _source(address: str) -> str:
     """The local address from which this kernel would speak to it; "" if there is no route."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET

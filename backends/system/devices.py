@@ -98,6 +98,29 @@ def backing_below(numbers: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(disks))
 
 
+def image_of(loop: str) -> str:
+    """The file behind a loop device ("loop0"), as it was attached; "" if there is none."""
+    return _read(Path("/sys/block") / loop / "loop/backing_file")
+
+
+def loops_below(number: str) -> tuple[str, ...]:
+    """Names of the loop devices that a device is, is part of, or is made of."""
+    disk = _disk(number)
+    own = (disk.name,) if (disk / "loop").is_dir() else ()
+    parts = sorted(entry / "dev" for entry in (disk / "slaves").glob("*"))
+    return (*own, *(name for part in parts for name in loops_below(_read(part))))
+
+
+def disk_of(number: str) -> str:
+    """ "major:minor" of the disk that a partition is on; of a whole disk its own."""
+    return _read(_disk(number) / "dev") or number
+
+
+def _disk(number: str) -> Path:
+    folder = (SYS_BLOCK / number).resolve()
+    return folder if (folder / "queue").is_dir() else folder.parent
+
+
 def total(numbers: Iterable[str]) -> DeviceStat | None:
     """Sum of counters over devices; None for no device.  Busy time is that of the busiest."""
     stats = [device_stat(number) for number in numbers]
@@ -122,7 +145,7 @@ def device_facts(number: str) -> dict[str, Json]:
     a loop device names its image's file system and whether it is attached with direct I/O.
     """
     folder = (SYS_BLOCK / number).resolve()
-    disk = folder if (folder / "queue").is_dir() else folder.parent
+    disk = _disk(number)
     facts: dict[str, Json] = {
         "name": folder.name,
         "sysfs": str(folder),  # names the buses and the adapter that it is on

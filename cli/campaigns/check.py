@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from rich.markup import escape
 from rich.table import Table
@@ -15,7 +16,7 @@ from fsmatrix.cli import common, terminal
 class Item:
     """One thing that a campaign may name."""
 
-    kind: str  # backend, workload, engine, launcher, audit
+    kind: str  # backend, workload, engine, launcher, audit, mount
     name: str
     ok: bool
     version: str = ""
@@ -25,13 +26,14 @@ class Item:
 def check(as_json: common.Json = False) -> None:
     """Show which backends, workloads, engines and launchers work here, or why not.
 
-    Audits from other packages are listed too: they judge every run made or imported here.
+    Audits from other packages are listed too: they judge every run made or imported here.  So are
+    mounts whose numbers would not be those of their storage, with the remedy.
 
     Example: fsmatrix check --json
     """
     engines = list(_engines())
     usable = {item.name for item in engines if item.ok} | {"player"}
-    items = [*_backends(), *_workloads(usable), *engines, *_launchers(), *_audits()]
+    items = [*_backends(), *_workloads(usable), *engines, *_launchers(), *_audits(), *_mounts()]
     if as_json:
         common.print_json([asdict(item) for item in items])
         return
@@ -132,6 +134,18 @@ def _launchers() -> Iterator[Item]:
         version = f"{launcher.mpi} {probe.version}".strip()
         version += f" ({probe.program})" if probe.program else ""
         yield Item("launcher", name, probe.ok, version, probe.reason)
+
+
+def _mounts() -> Iterator[Item]:
+    """Where a target's numbers would not be those of its storage."""
+    from fsmatrix.backends.local import caution
+    from fsmatrix.backends.system import mounts
+
+    for mount in mounts.mounts():
+        is_system = any(Path(mount.point).is_relative_to(folder) for folder in mounts.SYSTEM)
+        if not (mount.read_only or is_system):
+            for text in caution.of_mount(mount):
+                yield Item("mount", mount.point, True, text)
 
 
 def _audits() -> Iterator[Item]:

@@ -28,6 +28,7 @@ from fsmatrix.suite.plan.estimate import (
     exceeded,
     warnings,
 )
+from fsmatrix.suite.plan.foreseen import cautions
 from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.matrix import Matrix, footprint, matrix
 from fsmatrix.suite.plan.request import Request as Request
@@ -185,6 +186,7 @@ def build_plan(
             *warnings(settings, len(judged.impossible), tests),
             *(f"{', '.join(names)}: {text}" for text, names in agreements.items()),
             *(_overwritten(active, cost.space) if here else ()),
+            *(cautions(active.targets, out or Path.cwd()) if here else ()),
         ),
         left_out=choice.left_out,
         agreements=agreements,

@@ -31,6 +31,7 @@ from fsmatrix.backends.local import deployment, images, provenance
 from fsmatrix.backends.local.devices import directories, emulated
 from fsmatrix.backends.local.devices.emulated import Adapter
 from fsmatrix.backends.local.devices.options import DevicesOptions
+from fsmatrix.backends.local.directory import expand
 from fsmatrix.backends.system import devices
 from fsmatrix.backends.system.removal import remove_tree
 from fsmatrix.results.evidence.deployment import NONE, Deployment
@@ -68,6 +69,10 @@ class Devices(Backend):
     def memory(self) -> str:
         """Of the first directory on tmpfs."""
         return "" if self._chosen.emulated else directories.memory(self._chosen)
+
+    def named_places(self) -> tuple[Path, ...]:
+        """The directories."""
+        return tuple(expand(path).resolve() for path in self._chosen.paths)
 
     def keeps(self) -> int:
         """The image of emulated devices."""

@@ -115,6 +115,10 @@ class Device(Backend):
             f"{format_size(disk.size, 1)}): its first {format_size(space, 1)} are overwritten"
         )
 
+    def named_places(self) -> tuple[Path, ...]:
+        """The device."""
+        return (Path(self._chosen.device).resolve(),) if self._chosen.device else ()
+
     def keeps(self) -> int:
         """The image of an emulated device."""
         return self._chosen.emulated.size if self._chosen.emulated else 0
