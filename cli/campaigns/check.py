@@ -138,7 +138,7 @@ def _launchers() -> Iterator[Item]:
 
 def _mounts() -> Iterator[Item]:
     """Where a target's numbers would not be those of its storage."""
-    from fsmatrix.backends.local import caution
+    from fsmatrix.backends.local.mounts import caution
     from fsmatrix.backends.system import mounts
 
     for mount in mounts.mounts():

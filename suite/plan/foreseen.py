@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.local import caution
+from fsmatrix.backends.local.mounts import caution
 from fsmatrix.suite.cases.resolve import TargetMember
 
 

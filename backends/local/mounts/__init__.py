@@ -1,4 +1,4 @@
-"""Mounts of the suite: their points, the clients that serve them, and the life of such a mount.
+"""Mounts of the suite: points, the clients that serve them, their life; and what lies below any.
 
-From outside: `mounting`, `fuse`, `client_mount`.
+From outside: `mounting`, `fuse`, `client_mount`, `caution`.
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.local import caution
+from fsmatrix.backends.local.mounts import caution
 from fsmatrix.backends.system.mounts import mount_of, parse_mountinfo
 from tests.suite.running import fsmatrix
 
