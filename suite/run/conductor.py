@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import Backend, ProvisionContext
+from fsmatrix.backends.base import Backend, ProvisionContext, Space
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.proof import Named
@@ -27,10 +27,10 @@ from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Level
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.store import Store, StoreError
-from fsmatrix.results.record import Finding
+from fsmatrix.results.record import Finding, RunRecord
 from fsmatrix.suite.cases.testbeds import PlannedTestbed, down_all
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
-from fsmatrix.suite.run import provenance
+from fsmatrix.suite.run import fullness, provenance
 from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.events import Event, Facts, Listener
 from fsmatrix.suite.run.health import HEALTH_SECONDS, SHOWN, asked_once, new_ones
@@ -278,7 +278,7 @@ class Conductor:
             )
             runner = Runner(context, self.records.flush, lambda: self.records.written)
             while todo:
-                self._next(runner, todo)
+                self._next(runner, todo, partial(attachment.backend.space, access))
                 if self.stop.signal:
                     raise Interrupted
         finally:
@@ -288,8 +288,11 @@ class Conductor:
             session.close()
             orphaned_sessions.forget(self.journals, scratch)
 
-    def _next(self, runner: Runner, todo: list[RunSpec]) -> None:
-        """One run; SessionError if its session is gone (the run is recorded all the same)."""
+    def _next(self, runner: Runner, todo: list[RunSpec], space: Callable[[], Space]) -> None:
+        """One run; SessionError if its session is gone (the run is recorded all the same).
+
+        `space`: what may be written on its target.
+        """
         spec = todo[0]
         self.store.require()
         if reason := self.lost():
@@ -301,7 +304,18 @@ class Conductor:
         todo.pop(0)
         if broken is not None:
             raise broken
+        if fullness.met(record):
+            self._without_room(spec, record, todo, space)
         self._count(spec.written(record))
+
+    def _without_room(
+        self, spec: RunSpec, record: RunRecord, todo: list[RunSpec], space: Callable[[], Space]
+    ) -> None:
+        """Give up what would meet the full target that a run has met."""
+        hopeless = fullness.hopeless(spec, todo, space)
+        todo[:] = [each for each in todo if each not in hopeless]
+        if hopeless:
+            self._give_up(hopeless, fullness.reason(record, self.store.directory))
 
     def _count(self, written: int) -> None:
         """Stop when the runs of this conductor have written more than is allowed."""

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from fsmatrix.backends.journal.proof import Named
+from fsmatrix.backends.local.provenance import space
 from fsmatrix.results.audits import run_audits
 from fsmatrix.results.currentjob import CurrentJob
 from fsmatrix.results.evidence.stored import Stored, read
@@ -20,6 +21,7 @@ from fsmatrix.results.files.asides import write_whole
 from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.files.lock import ShardLock
 from fsmatrix.results.files.store import CAMPAIGN, Store, StoreError
+from fsmatrix.results.units import format_size, plural
 from fsmatrix.suite.campaign.problems import CampaignError, Origin, refuse
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import quiet
@@ -37,6 +39,10 @@ from fsmatrix.suite.run.launching import choose_launcher
 from fsmatrix.suite.run.record_writer import Summary
 from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.session.stopping import StopFlag
+
+# bytes, the least: files of runs of one process; campaign.h5 and report.html of one run
+RUN_BYTES = 40_000
+WHOLE_BYTES = 6_000_000
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,8 @@ def open_store(plan: Plan, out: Path, resume: bool) -> Store:
     (`looks`), so that a comparison can count them.
     """
     part = plan.request.shard != (1, 1) or plan.request.blocks is not None
+    if not is_stored(out) and (reason := _no_room(plan, out)):
+        raise StoreError(out, reason)
     store = Store.create(out, exist_ok=resume or part)
     stored = store.directory / CAMPAIGN
     repetitions = plan.settings.campaign.repetitions
@@ -99,6 +107,26 @@ def open_store(plan: Plan, out: Path, resume: bool) -> Store:
     if text:
         write_whole(stored, json.dumps(text | {"looks": looks}).encode())
     return store
+
+
+def _no_room(plan: Plan, out: Path) -> str:
+    """Why the least that a campaign writes does not fit beside its images (empty: it does)."""
+    images = sum(
+        member.backend(member.options).keeps()
+        for member in plan.members.targets
+        if member.testbed is None
+    )
+    needed = WHOLE_BYTES + RUN_BYTES * plan.estimate.runs
+    place = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    room = space(place)
+    if room.bytes is None or needed + images <= room.bytes:
+        return ""
+    beside = f" beside images of {format_size(images, 1)}" if images else ""
+    return (
+        f"the results of {plural(plan.estimate.runs, 'run')} need {format_size(needed, 1)} or more"
+        f"{beside}; {place} has {format_size(room.bytes, 1)} free ({room.source}): choose another "
+        "directory (-o)"
+    )
 
 
 def _looks(store: Store, before: Sequence[int], repetitions: int) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 
-from fsmatrix.backends.access import PathAccess
+from fsmatrix.backends.access import PathAccess, PathsAccess
 from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.store import StoreError
@@ -30,6 +30,7 @@ from fsmatrix.suite.session.client.death import (
 )
 from fsmatrix.suite.session.client.loopback import WhileStarting
 from fsmatrix.suite.session.messages import (
+    OperationError,
     Playing,
     RankOutput,
     SampledKernel,
@@ -215,11 +216,19 @@ class Runner:
         self._intercepted(run, step, answer.merged.printed)
         phase = assemble.stream_phase(step.name, answer.merged, arrays)
         for failure in answer.merged.failures:
-            root = run.roots[failure.rank % len(run.roots)]
-            text = assemble.failure_text(failure, self._ranks(run, step))
-            text = f"{text}, in {root}" if len(run.roots) > 1 else text
+            text = self._failure_text(run, failure, self._ranks(run, step))
             raise RunFailed(text, "failed", **failure.document())
         return [Output(step.name, "", 0, phase=phase)] if step.role == "timed" else []
+
+    def _failure_text(self, run: RunContext, failure: OperationError, ranks: Sequence[Rank]) -> str:
+        """Who met what error on which target, in which file: with its path, where it has one."""
+        root = run.roots[failure.rank % len(run.roots)]
+        at = f"target {run.spec.case.target}"
+        if isinstance(self.access, PathAccess | PathsAccess):
+            failure = replace(failure, file=f"{root}/{failure.file}")
+        elif len(run.roots) > 1:
+            at = f"{at}, {root}"
+        return f"{at}: {assemble.failure_text(failure, ranks)}"
 
     def _ranks(self, run: RunContext, step: Step) -> list[Rank]:
         """Who carries the step out."""

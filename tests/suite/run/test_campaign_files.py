@@ -184,7 +184,7 @@ def mount_small(tmp_path: Path) -> Path:
 def test_no_space_in_the_middle_of_a_run(tmp_path: Path) -> None:
     place = mount_small(tmp_path)
     try:
-        campaign = write_campaign(tmp_path, place, repetitions=1)
+        campaign = write_campaign(tmp_path, place, repetitions=3, block=3)
         text = campaign.read_text().replace("bytes_per_process: 4MiB", "bytes_per_process: 12MiB")
         campaign.write_text(text)
         out = tmp_path / "out"
@@ -195,7 +195,16 @@ def test_no_space_in_the_middle_of_a_run(tmp_path: Path) -> None:
         assert running.end() == 1, running.errors
         reasons = [event["text"] for event in running.events if event["event"] == "failed"]
         assert reasons
-        assert all("ENOSPC in write of data" in reason for reason in reasons)
+        plots = [event for event in running.events if event["event"] == "attach"]
+        begun = [event for event in running.events if event["event"] == "run"]
+        assert len(begun) == len(plots) < len(reasons)  # none that could not fit was begun
+        for reason in reasons:
+            assert re.search(
+                rf"target \w+: rank \d on \S+: ENOSPC in write of {place}/\S+data", reason
+            )
+        given_up = [event["text"] for event in running.events if event["event"] == "given_up"]
+        assert given_up
+        assert all(f"run -o {out} --resume --retry-failed" in text for text in given_up)
         assert (place / "sentinel").stat().st_size == 30 << 20
         assert sorted(os.listdir(place)) == ["lost+found", "sentinel"]
     finally:
@@ -227,3 +236,22 @@ def test_a_copied_store_leaves_the_originals_trees_alone(tmp_path: Path, target:
         shutil.rmtree(copy / name)
     again = fsmatrix("run", "-o", copy, "--resume", "--quiet")
     assert again.returncode == 0, again.stderr
+
+
+@pytest.mark.loop
+@pytest.mark.needs("ext4")
+def test_a_results_disk_too_small_for_the_campaign_is_refused(tmp_path: Path, target: Path) -> None:
+    place = mount_small(tmp_path)
+    try:
+        campaign = write_campaign(tmp_path, target, repetitions=2000)
+        out = place / "below" / "out"
+        done = fsmatrix("run", campaign, "-o", out, "--quiet")
+        assert done.returncode == 2, done.stderr
+        assert re.search(
+            rf"the results of 4000 runs need 158\S+ or more; {place} has \S+ free \(statfs",
+            done.stderr,
+        )
+        assert os.listdir(place) == ["lost+found"]
+        assert os.listdir(target) == ["sentinel"]
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
