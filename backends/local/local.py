@@ -35,7 +35,7 @@ from fsmatrix.backends.local import deployment, images, loop, provenance
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import devices, mounts, packages, signature, tools
-from fsmatrix.backends.system.files.written import wrong
+from fsmatrix.backends.system.files.written import expand, wrong
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text, whole
 from fsmatrix.results.process import boot_id
@@ -160,8 +160,10 @@ class LocalBackend(Backend):
 
     def named_places(self) -> tuple[Path, ...]:
         """A device, or an image that is elsewhere."""
-        named = self._chosen.device or self._chosen.image
-        return (Path(named).expanduser().resolve(),) if named else ()
+        device, image = self._chosen.device, self._chosen.image
+        if device:
+            return (Path(device).expanduser().resolve(),)
+        return (expand(image).resolve(),) if image else ()
 
     def keeps(self) -> int:
         """The image, unless it is elsewhere."""

@@ -31,8 +31,8 @@ from fsmatrix.backends.local import deployment, images, provenance
 from fsmatrix.backends.local.devices import directories, emulated
 from fsmatrix.backends.local.devices.emulated import Adapter
 from fsmatrix.backends.local.devices.options import DevicesOptions
-from fsmatrix.backends.local.directory import expand
 from fsmatrix.backends.system import devices
+from fsmatrix.backends.system.files.written import expand
 from fsmatrix.backends.system.removal import remove_tree
 from fsmatrix.results.evidence.deployment import NONE, Deployment
 from fsmatrix.results.evidence.target import EmulatedDevices
