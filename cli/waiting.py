@@ -75,9 +75,11 @@ class Waiting(logging.Handler):
                 self._line()
 
     def _line(self) -> None:
-        took = time.monotonic() - self._began
+        from fsmatrix.results.units import format_duration
+
+        took = format_duration(time.monotonic() - self._began)
         self._console.print(
-            f"[{took:.0f} s] {self._text} ...", markup=False, highlight=False, soft_wrap=True
+            f"[{took}] {self._text} ...", markup=False, highlight=False, soft_wrap=True
         )
 
 
