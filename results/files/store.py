@@ -37,6 +37,7 @@ CAMPAIGN = "campaign.json"
 MERGED = "campaign.h5"
 RUNS = "runs"
 IGNORED = frozenset({"lost+found"})
+_ALREADY = "is a store already: --resume adds what is missing, another -o begins afresh"
 NAME = re.compile(
     r"(?P<case>[A-Za-z0-9_][A-Za-z0-9_.-]*)-r(?P<repetition>\d{4,})-a(?P<attempt>\d+)"
 )
@@ -69,9 +70,7 @@ class Store:
         if (path / MARKER).exists():
             if exist_ok:
                 return cls.open(path)
-            raise StoreError(
-                path, "is a store already: --resume adds what is missing, another -o begins afresh"
-            )
+            raise StoreError(path, _ALREADY)
         _refuse_inside(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +79,12 @@ class Store:
             if strange:
                 raise StoreError(path, f"is not empty (holds {strange[0]!r}) and is not a store")
             _write_marker(path)
-            trust.make_folder(path / RUNS)
+            if exist_ok:
+                trust.make_folder(path / RUNS)
+            else:
+                (path / RUNS).mkdir(trust.FOLDER_MODE)
+        except FileExistsError as error:  # of two at once, one has made it
+            raise StoreError(path, _ALREADY) from error
         except OSError as error:
             raise StoreError(path, f"cannot be a store: {error.strerror}") from error
         return cls(path)

@@ -64,34 +64,35 @@ class Submitter:
         if reason := self.scheduler.refusal(files.folder(out).absolute()):
             raise StoreError(out, f"no job could print there: {reason}")
         new = not out.exists()
-        try:
-            return self._submit(plan, out, resume, directory)
-        except (CampaignError, StoreError, SchedulerError) as error:
-            if new and (not isinstance(error, SchedulerAway) or not files.scripts_written(out)):
-                files.withdraw(out)
-            raise
-
-    def _submit(self, plan: Plan, out: Path, resume: bool, directory: Path) -> Outcome:
         store = open_store(plan, out, resume)
         with files.submit_lock(out):
-            before = files.read(out)
-            if before is not None and not resume:
-                raise StoreError(
-                    out,
-                    f"a campaign of {len(before.parts)} jobs was submitted from here: --resume "
-                    "continues it, `fsmatrix status` shows it",
-                )
-            queued = self.patiently(self.scheduler.jobs_of_user)
-            submission = self._submission(plan, speeds(store, plan), before, directory)
-            _refuse_other_division(out, before, submission, queued)
-            partition = plan.settings.campaign.slurm.partition
-            allowed = self.patiently(lambda: self.scheduler.longest(partition))
-            nodes = self.patiently(lambda: self.scheduler.most_nodes(partition))
-            check(plan, submission.parts, allowed, nodes)
-            queued = _judged(queued, allowed)
-            files.write(out, submission)
-            self._clear(submission, queued)
-            return self._queue(plan, store, out, submission, queued, allowed)
+            try:
+                return self._submit(plan, store, resume, directory)
+            except (CampaignError, StoreError, SchedulerError) as error:
+                if new and (not isinstance(error, SchedulerAway) or not files.scripts_written(out)):
+                    files.withdraw(out)
+                raise
+
+    def _submit(self, plan: Plan, store: Store, resume: bool, directory: Path) -> Outcome:
+        out = store.directory
+        before = files.read(out)
+        if before is not None and not resume:
+            raise StoreError(
+                out,
+                f"a campaign of {len(before.parts)} jobs was submitted from here: --resume "
+                "continues it, `fsmatrix status` shows it",
+            )
+        queued = self.patiently(self.scheduler.jobs_of_user)
+        submission = self._submission(plan, speeds(store, plan), before, directory)
+        _refuse_other_division(out, before, submission, queued)
+        partition = plan.settings.campaign.slurm.partition
+        allowed = self.patiently(lambda: self.scheduler.longest(partition))
+        nodes = self.patiently(lambda: self.scheduler.most_nodes(partition))
+        check(plan, submission.parts, allowed, nodes)
+        queued = _judged(queued, allowed)
+        files.write(out, submission)
+        self._clear(submission, queued)
+        return self._queue(plan, store, out, submission, queued, allowed)
 
     def rehearse(self, plan: Plan, out: Path, directory: Path) -> Iterator[tuple[str, str]]:
         """(key of a part, its script), the last job included; nothing is written or asked."""

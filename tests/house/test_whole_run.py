@@ -71,7 +71,7 @@ def test_what_a_killed_run_left_is_ended_and_removed(live: Place) -> None:
     sleeper = subprocess.Popen(["sleep", "1000"], env={**os.environ, **live.environment})
     folder = abandoned(live)
     (dead,) = dead_places()
-    assert dead.left() == [f"process {sleeper.pid}: sleep 1000"]
+    until(lambda: dead.left() == [f"process {sleeper.pid}: sleep 1000"])  # exec may not be through
     assert dead.clear() == [f"ended process {sleeper.pid}: sleep 1000"]
     assert sleeper.wait() == -signal.SIGKILL
     assert not folder.exists()

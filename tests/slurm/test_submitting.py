@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.results.files.store import StoreError
+from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.slurm.scheduler import (
     SchedulerAway,
     SchedulerError,
@@ -26,7 +26,7 @@ from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree
 from fsmatrix.suite.plan.installation import Installation
-from fsmatrix.suite.plan.plan import Request, build_plan
+from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 from tests.slurm.paper import CAMPAIGN, Paper, _submission, carry_out, planned, submit
 
 
@@ -191,6 +191,26 @@ def test_a_refused_submission_leaves_nothing_unless_a_job_may_be_queued(tmp_path
     with pytest.raises(StoreError, match="is a store already"):
         submit(Paper(), out)
     assert submission.read(out) is not None
+
+
+def test_a_submission_that_comes_second_leaves_the_first_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both began before the directory was there."""
+    out = tmp_path / "out"
+    made = submitting.open_store
+
+    def late(plan: Plan, place: Path, resume: bool) -> Store:
+        monkeypatch.setattr(submitting, "open_store", made)
+        submit(Paper(), out)
+        return made(plan, place, resume)
+
+    monkeypatch.setattr(submitting, "open_store", late)
+    with pytest.raises(StoreError, match="is a store already"):
+        submit(Paper(), out)
+    assert submission.read(out) is not None
+    assert submission.submitted(out)
+    assert Store.open(out).ids() == []
 
 
 def test_a_refused_submission_keeps_what_others_put_there(tmp_path: Path) -> None:

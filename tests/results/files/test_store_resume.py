@@ -1,6 +1,8 @@
 """The store: one file per run, resume, refusals."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -141,6 +143,23 @@ def test_create_and_an_existing_store(store):
     with pytest.raises(StoreError, match="is a store already"):
         Store.create(store.directory)
     assert Store.create(store.directory, exist_ok=True).ids() == store.ids()
+
+
+def test_of_several_that_create_one_at_once_one_does(tmp_path):
+    barrier = threading.Barrier(8)
+
+    def make(_number: int) -> str:
+        barrier.wait()
+        try:
+            Store.create(tmp_path / "out")
+        except StoreError as error:
+            return str(error)
+        return "made"
+
+    with ThreadPoolExecutor(8) as pool:
+        told = list(pool.map(make, range(8)))
+    assert told.count("made") == 1
+    assert sum("is a store already" in text for text in told) == 7
 
 
 def test_create_inside_another_store(store):
