@@ -1,8 +1,7 @@
 """The store: one file per run, resume, refusals."""
 
 import json
-import threading
-from concurrent.futures import ThreadPoolExecutor
+import multiprocessing
 
 import pytest
 
@@ -11,6 +10,7 @@ from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5.schema import SCHEMA_VERSION, NewerSchemaError
 from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.results.record import RunRecord
+from tests.waiting import PATIENCE
 
 CASE = Case("xfs", "pattern", {"chunk_size": 4096})
 
@@ -145,21 +145,28 @@ def test_create_and_an_existing_store(store):
     assert Store.create(store.directory, exist_ok=True).ids() == store.ids()
 
 
+def create(path, barrier, told):
+    barrier.wait()
+    try:
+        Store.create(path)
+    except StoreError as error:
+        told.put(str(error))
+    else:
+        told.put("made")
+
+
 def test_of_several_that_create_one_at_once_one_does(tmp_path):
-    barrier = threading.Barrier(8)
-
-    def make(_number: int) -> str:
-        barrier.wait()
-        try:
-            Store.create(tmp_path / "out")
-        except StoreError as error:
-            return str(error)
-        return "made"
-
-    with ThreadPoolExecutor(8) as pool:
-        told = list(pool.map(make, range(8)))
-    assert told.count("made") == 1
-    assert sum("is a store already" in text for text in told) == 7
+    apart = multiprocessing.get_context("fork")
+    barrier, told = apart.Barrier(4), apart.Queue()
+    arguments = (tmp_path / "out", barrier, told)
+    processes = [apart.Process(target=create, args=arguments) for _ in range(4)]
+    for process in processes:
+        process.start()
+    said = [told.get(timeout=PATIENCE) for _ in processes]
+    for process in processes:
+        process.join()
+    assert said.count("made") == 1
+    assert sum("is a store already" in text for text in said) == 3
 
 
 def test_create_inside_another_store(store):
