@@ -37,7 +37,7 @@ def test_campaign_runs_and_resumes_to_nothing(tmp_path: Path, target: Path) -> N
     assert "4 were there before" in again.stderr
     refused = fsmatrix("run", campaign, "-o", out)
     assert refused.returncode == 2
-    assert "resume it" in refused.stderr
+    assert "--resume adds what is missing" in refused.stderr
     other = fsmatrix("run", campaign, "-o", out, "--resume", "--seed", "8")
     assert other.returncode == 2
     assert "another campaign" in other.stderr
