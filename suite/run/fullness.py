@@ -23,12 +23,17 @@ def met(record: RunRecord) -> bool:
 
 
 def hopeless(spec: RunSpec, todo: Sequence[RunSpec], space: Callable[[], Space]) -> list[RunSpec]:
-    """Those of `todo` that hold as much as the run that failed, or more than there is now."""
+    """Those of `todo` that hold as much as the run that failed, or more than there is now.
+
+    None where that run would fit by now: what it met is no full target (a disk that shrank).
+    """
     try:
         room = within(SECONDS, space)
     except (BackendError, OSError, Overdue):
         room = Space(None, None, "unknown")
-    least = _needs(spec)[0]
+    least, files = _needs(spec)
+    if room.bytes is not None and not any(short_of_room(least, files, room)):
+        return []
 
     def fits(other: RunSpec) -> bool:
         size, files = _needs(other)

@@ -22,11 +22,11 @@ from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.client.death import SessionError
 from fsmatrix.suite.session.programs import run
 from fsmatrix.suite.session.stopping import StopFlag
-from tests.waiting import PATIENCE
 
 # Seconds of the program's life.  Open MPI 5.0.11's mpirun may hang, or end with status 1, if a
 # program that is no MPI program ends while its daemons still report its start.
 LIVES = 0.5
+SECONDS = 600.0  # as tests/waiting.py, which a job does not find
 
 
 def _launcher(asked: dict[str, Any]) -> Launcher:
@@ -47,7 +47,7 @@ def _launcher(asked: dict[str, Any]) -> Launcher:
 def _told(asked: dict[str, Any]) -> dict[str, Any]:
     nodes, per_node = asked["geometry"]
     geometry = Geometry(nodes, per_node)
-    session = Session(_launcher(asked), geometry, StopFlag(), PATIENCE)
+    session = Session(_launcher(asked), geometry, StopFlag(), SECONDS)
     try:
         session.start()
         ranks = [
@@ -62,7 +62,7 @@ def _told(asked: dict[str, Any]) -> dict[str, Any]:
             launcher.prepare()
             words = ["sh", "-c", f'echo $(uname -n) "$GIVEN"; sleep {LIVES}']
             command = launcher.command(words, geometry, {"GIVEN": 'a,b "c"'})
-            done = run(command, folder, PATIENCE, launcher.environment())
+            done = run(command, folder, SECONDS, launcher.environment())
         return {
             "mpi": session.hello.mpi,
             "ranks": ranks,

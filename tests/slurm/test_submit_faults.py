@@ -139,13 +139,13 @@ def test_a_full_disk_for_the_results_is_said_and_resume_goes_on(lab: Lab) -> Non
     path = lab.campaign()
     disk = lab.home / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "fsmatrix-test", disk], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "fsmatrix-test", disk], check=True)
     try:
         out = disk / "out"
         lab.submit(path, out=out)
         filler = disk / "filler"
         with pytest.raises(OSError, match="No space left"):
-            filler.write_bytes(b"\0" * (4 << 20))
+            filler.write_bytes(b"\0" * (32 << 20))
         deadline = time.monotonic() + PATIENCE
         while (found := lab.status(out))["runs"]["waiting"] + found["runs"]["running"]:
             assert time.monotonic() < deadline

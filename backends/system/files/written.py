@@ -29,9 +29,11 @@ def expand(path: str, follow: bool = True) -> Path:
     """The path that is meant here.
 
     `follow`: without the links in what ~ or a first variable stands for; with them it tells who
-    could lead it elsewhere.  BackendError if a variable is not set here, or what comes out is not
-    absolute.  TMPDIR is /tmp where it is not set.
+    could lead it elsewhere.  BackendError if it is no such path, a variable is not set here, or
+    what comes out is not absolute.  TMPDIR is /tmp where it is not set.
     """
+    if reason := wrong(path):
+        raise BackendError(reason)
     match = _BEGIN.fullmatch(path)
     if match is None:
         return _absolute(_replaced(path, path), path)
