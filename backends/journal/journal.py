@@ -28,6 +28,7 @@ from fsmatrix.results.files import asides, trust
 from fsmatrix.results.process import boot_id, start_of
 
 SUFFIX = ".jsonl"
+LEFT_ALONE = "left alone: "  # before what could not be taken down, and why
 
 
 class Journal:
@@ -125,7 +126,7 @@ def undo_pending(folder: Path, named: Named | None = None) -> list[str]:
     """
     contents = [entries.read(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
     pending = [entry for content in contents for entry in content.entries]
-    report = [f"left alone: {fault}" for content in contents for fault in content.faults]
+    report = [f"{LEFT_ALONE}{fault}" for content in contents for fault in content.faults]
     if not pending:
         return [_plain(line) for line in report]
     ground = Ground(identity(folder), named or Named())
@@ -138,7 +139,7 @@ def undo_pending(folder: Path, named: Named | None = None) -> list[str]:
         try:
             done = _undo(entry, kinds.get(entry.kind), ground)
         except LeftAlone as reason:
-            report.append(f"left alone: {reason}")
+            report.append(f"{LEFT_ALONE}{reason}")
             continue
         Journal(entry.journal).end(entry)
         if done:

@@ -18,7 +18,7 @@ from functools import partial
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Space
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal.journal import Journal, undo_pending
+from fsmatrix.backends.journal.journal import LEFT_ALONE, Journal, undo_pending
 from fsmatrix.backends.journal.proof import Named
 from fsmatrix.backends.system import workfolder
 from fsmatrix.backends.system.mounts import MEMORY_TYPES
@@ -100,6 +100,7 @@ class Conductor:
         self._written = 0
         self._given_up: set[tuple[str, str]] = set()  # target, reason
         self._used: dict[str, tuple[Backend, ProvisionContext]] = {}
+        self._left_alone: set[str] = set()  # what `recover` could not take down, in sentences
 
     def recover(self) -> None:
         """End and take down what an earlier conductor of this store left."""
@@ -107,11 +108,22 @@ class Conductor:
         trust.make_folder(self.store.directory / "state")
         trust.require(self.store.directory)
         ended = orphaned_sessions.end_leftovers(self.journals)
-        ended += undo_pending(self.journals, self.named)
+        ended += self._take_down_earlier()
         gone = [*self.store.remove_abandoned(), *workfolder.sweep()]
         ended += [f"removed {path}, which a killed process had made" for path in gone]
         for sentence in [*ended, *down_all(self.store.directory / "state")]:
             self.tell(Event("recovered", sentence))
+
+    def _recover_rest(self) -> None:
+        for sentence in self._take_down_earlier():
+            self.tell(Event("recovered", sentence))
+
+    def _take_down_earlier(self) -> list[str]:
+        """What is new of it since the last time, in sentences."""
+        sentences = undo_pending(self.journals, self.named)
+        new = [sentence for sentence in sentences if sentence not in self._left_alone]
+        self._left_alone = {text for text in sentences if text.startswith(LEFT_ALONE)}
+        return new
 
     def run(self, attachments: Iterator[Attachment]) -> Summary:
         """All attachments; returns what came of them, also when interrupted."""
@@ -130,6 +142,8 @@ class Conductor:
         finally:
             for target, (backend, context) in self._used.items():
                 self._quietly(f"clean up of {target}", partial(backend.finish, context))
+            if self._left_alone:  # what was in use then may be free now
+                self._quietly("taking down what an earlier run left", self._recover_rest)
             self._tell_what_stays()
         return self.summary
 

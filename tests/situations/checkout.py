@@ -24,6 +24,8 @@ LEFT_BEHIND = shutil.ignore_patterns(
 # a few runs of each target: what is looked at is whether they can be had, not how fast they are
 FEW = "--set repetitions=1 --only chunk=1MiB,processes_per_node=1"
 PATTERNS = 4
+# for minutes: what other tests unmount meanwhile must be unmounted in it too
+APART = ("unshare", "--mount", "--propagation", "slave")
 DEADLINE = 900.0  # seconds; the first one installs everything, on a busy machine too
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.situations.checkout import copy_to, folder
+from tests.situations.checkout import APART, copy_to, folder
 
 MINUTES = 10.0
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -56,7 +56,7 @@ def entering(root: Path, *as_user: str, home: str = "/root") -> list[str]:
     `as_user`: words that run the rest as somebody else.
     """
     binds = " && ".join(f"mount --rbind /{name} {root}/{name}" for name in ("proc", "sys", "dev"))
-    words = ["unshare", "--mount", "sh", "-c", f'{binds} && exec "$@"', "sh"]
+    words = [*APART, "sh", "-c", f'{binds} && exec "$@"', "sh"]
     return [*words, "chroot", str(root), "env", "-i", *environment(home), *as_user]
 
 

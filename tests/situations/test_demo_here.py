@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.situations.checkout import PATTERNS, Done, copy_to, demo, folder
+from tests.situations.checkout import APART, PATTERNS, Done, copy_to, demo, folder
 from tests.waiting import PATIENCE
 
 pytestmark = [  # only who has rights can take them away
@@ -31,13 +31,13 @@ def checkout() -> Iterator[Path]:
 def hiding(*paths: str) -> list[str]:
     """A mount namespace in which these files can be neither run nor opened as what they are."""
     binds = [f"mount --bind /dev/null {path}" for path in paths if path]  # others are not here
-    return ["unshare", "--mount", "sh", "-c", " && ".join([*binds, 'exec "$@"']), "sh"]
+    return [*APART, "sh", "-c", " && ".join([*binds, 'exec "$@"']), "sh"]
 
 
 def read_only(path: str) -> list[str]:
     """A mount namespace in which a directory may only be read."""
     bind = f"mount --bind {path} {path} && mount -o remount,bind,ro {path}"
-    return ["unshare", "--mount", "sh", "-c", f'{bind} && exec "$@"', "sh"]
+    return [*APART, "sh", "-c", f'{bind} && exec "$@"', "sh"]
 
 
 def program(name: str) -> str:

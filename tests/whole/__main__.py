@@ -21,6 +21,7 @@ from types import FrameType
 
 import psutil
 
+from fsmatrix.backends.system.mounts import MOUNTINFO
 from tests.whole import leftovers, table
 from tests.whole.place import PREFIX, TESTS, TOKEN, Place, dead_places, others
 
@@ -34,6 +35,7 @@ INTERRUPTED = 130
 def main() -> int:
     """The exit status: 0 if every test passed and left nothing."""
     asked, words = _arguments()
+    _share_mounts()
     for dead in dead_places():
         _say([f"a run of these tests was killed: {dead.folder}", *dead.clear()])
     before, place, stop = leftovers.Machine.now(), Place.make(), Stop()
@@ -55,6 +57,21 @@ def main() -> int:
     _say([f"left behind: {line}" for line in left] or ["the tests left nothing on this machine"])
     failed = [status for status in statuses if status not in (0, NO_TESTS)]
     return failed[0] if failed else int(bool(left))
+
+
+def _share_mounts() -> None:
+    """Root: start anew where mounts are shared between namespaces, as systemd has them.
+
+    Elsewhere (a container, a machine without systemd) a namespace that one test makes keeps what
+    other tests have mounted, and their loop devices, in use until it ends.
+    """
+    roots = [line for line in MOUNTINFO.read_text().splitlines() if line.split()[4] == "/"]
+    apart = ["unshare", "--mount", "--propagation", "shared"]
+    if os.geteuid() != 0 or " shared:" in roots[-1]:
+        return
+    if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode != 0:
+        return  # it may not: nor may tests
+    os.execvp(apart[0], [*apart, sys.executable, *sys.orig_argv[1:]])
 
 
 class Stop:

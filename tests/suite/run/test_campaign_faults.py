@@ -174,11 +174,7 @@ def test_emulated_client_nodes(tmp_path: Path, target: Path, launcher: str) -> N
     assert "emulated-nodes" in {finding.audit for finding in record.findings}
 
 
-@pytest.mark.loop
-@pytest.mark.needs("ext4")
-def test_killed_conductor_leaves_nothing_after_resume(tmp_path: Path) -> None:
-    campaign = tmp_path / "loop.yaml"
-    campaign.write_text("""
+LOOP = """
 campaign: loop
 targets:
   ext4: {backend: ext4, options: {size: 128MiB}}
@@ -187,8 +183,39 @@ workloads:
        fixed: time, seconds: 1s}}
 factors: {pattern: [seq-write], processes_per_node: [1, 2]}
 repetitions: 2
-""")
-    out = tmp_path / "out"
+"""
+
+
+@pytest.mark.loop
+@pytest.mark.needs("ext4")
+def test_what_is_in_use_at_the_start_of_a_resume_goes_at_its_end(tmp_path: Path) -> None:
+    """Another mount namespace keeps the mount, so the loop device and the image, for a while."""
+    campaign, out = tmp_path / "loop.yaml", tmp_path / "out"
+    campaign.write_text(LOOP)
+    running = Running(campaign, "-o", out)
+    running.until("finished")
+    argv = ["unshare", "--mount", "sh", "-c", "echo there && read line"]
+    holder = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "there\n"
+    running.process.kill()
+    running.process.communicate()
+    resumed = Running("-o", out, "--resume")
+    resumed.until("attach")
+    holder.communicate("\n")
+    assert resumed.end() == 0, resumed.errors
+    told = [event["text"] for event in resumed.events if event["event"] == "recovered"]
+    assert any(text.startswith("left alone: ") and str(holder.pid) in text for text in told), told
+    assert told[-1].startswith("removed image "), told
+    assert list(statuses(out).values()) == ["ok"] * 4
+    assert not list((out / "state").rglob("*.img"))
+
+
+@pytest.mark.loop
+@pytest.mark.needs("ext4")
+def test_killed_conductor_leaves_nothing_after_resume(tmp_path: Path) -> None:
+    campaign, out = tmp_path / "loop.yaml", tmp_path / "out"
+    campaign.write_text(LOOP)
     sentinel = tmp_path / "sentinel"
     sentinel.write_text("not yours")
     running = Running(campaign, "-o", out)
