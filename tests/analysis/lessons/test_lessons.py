@@ -301,6 +301,11 @@ def test_all_cells_together_decide_where_single_cells_do_not() -> None:
     assert f"over all cells together {whole.answer}" in made.answer
 
 
+def test_one_cell_is_not_said_twice() -> None:
+    made = lessons(targets({"a": {"read": 4e8}, "b": {"read": 1e8}}))
+    assert [one.where for one in made.lessons if one.question == "backend"] == ["read"]
+
+
 def test_six_blocks_tell_the_best_of_three_over_all_cells_together() -> None:
     """Holm over three pairs would need seven: max-T over the means takes the blocks together."""
     three = {

@@ -67,6 +67,17 @@ def test_a_run_that_was_replaced_with_its_size_and_time_kept(store: Store, in_pl
     assert sorted(ds["attachment"].values.tolist()) == ["a", "b"]
 
 
+def test_of_a_run_with_a_checksum_that_alone_is_read(store: Store) -> None:
+    """Thousands of them are looked at in a command; whoever reads the run sees the damage."""
+    path = store.path(record().run_id)
+    before = freshness.contents([path], store.directory, "")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:100] + b"?" + whole[101:])
+    assert freshness.contents([path], store.directory, "") == before
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert freshness.contents([path], store.directory, "") != before
+
+
 def test_a_run_without_checksum_that_changed(store: Store) -> None:
     path = store.path(record().run_id)
     path.write_bytes(path.read_bytes()[:-24])
