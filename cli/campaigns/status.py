@@ -16,11 +16,13 @@ from fsmatrix.results.evidence.values import Json
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
+    from fsmatrix.results.audits.tally import Tally
     from fsmatrix.slurm.submission.status import Status
     from fsmatrix.slurm.submission.submission import Submission
 
 SOME_LOST = 1
 SHOWN_PARTS = 40
+COUNTED = ("valid", "invalid", "failed")
 WORDS = {
     "done": "green",
     "running": "cyan",
@@ -69,9 +71,8 @@ def _submission(directory: Path) -> Submission:
 def as_data(state: Status) -> dict[str, Json]:
     """A status as `--json` prints it."""
     return {
-        "runs": {
-            name: getattr(state, name) for name in ("ok", "failed", "running", "waiting", "lost")
-        },
+        "runs": _runs(state.tally)
+        | {name: getattr(state, name) for name in ("running", "waiting", "lost")},
         "expected_end": state.expected.isoformat(timespec="seconds") if state.expected else None,
         "scheduler_says": state.scheduler_says,
         "collect": vars(state.collect) if state.collect else None,
@@ -87,27 +88,33 @@ def as_data(state: Status) -> dict[str, Json]:
                 "state": part.word,
                 "job": vars(part.job) if part.job else None,
                 "runs": len(part.part.runs),
-                "ok": part.ok,
-                "failed": part.failed,
                 "says": part.says,
+                **_runs(part.tally),
             }
             for part in state.parts
         ],
     }
 
 
+def _runs(tally: Tally) -> dict[str, Json]:
+    """`ok`: they ended well, of which `invalid` do not count."""
+    return {
+        "ok": tally.valid + tally.invalid,
+        "doubtful": tally.doubtful,
+        "invalid": tally.invalid,
+        "failed": tally.failed,
+    }
+
+
 def counts(state: Status) -> str:
     """How many runs are where."""
-    return (
-        f"{state.ok} runs ok, {state.failed} failed, {state.running} running, "
-        f"{state.waiting} waiting"
-    )
+    return f"{state.tally.says}, {state.running} running, {state.waiting} waiting"
 
 
 def show(console: Console, state: Status, directory: Path) -> None:
     """A status for people."""
     say = partial(terminal.line, console)
-    table = Table("part", "system", "nodes", "job", "state", "ok", "failed", "left", "", box=None)
+    table = Table("part", "system", "nodes", "job", "state", *COUNTED, "left", "", box=None)
     urgent = sorted(state.parts, key=lambda part: list(WORDS).index(part.word), reverse=True)
     shown = state.parts if len(state.parts) <= SHOWN_PARTS else urgent[:SHOWN_PARTS]
     for part in shown:
@@ -117,8 +124,7 @@ def show(console: Console, state: Status, directory: Path) -> None:
             str(part.part.nodes),
             part.job.job if part.job else "",
             f"[{WORDS[part.word] or 'default'}]{part.word}[/]",
-            str(part.ok),
-            str(part.failed),
+            *(str(getattr(part.tally, name)) for name in COUNTED),
             str(part.rest),
             escape(part.says) if " " not in part.says else "",
         )

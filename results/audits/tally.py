@@ -40,6 +40,18 @@ class Tally(Stored):
         doubtful = self.doubtful + bool(warning)
         return replace(self, valid=self.valid + 1, doubtful=doubtful, doubtful_by=by)
 
+    def __add__(self, other: Tally) -> Tally:
+        """Of the runs of both."""
+        return Tally(
+            valid=self.valid + other.valid,
+            doubtful=self.doubtful + other.doubtful,
+            invalid=self.invalid + other.invalid,
+            failed=self.failed + other.failed,
+            timeout=self.timeout + other.timeout,
+            doubtful_by=Counter(self.doubtful_by) + Counter(other.doubtful_by),
+            invalid_by=Counter(self.invalid_by) + Counter(other.invalid_by),
+        )
+
     @property
     def runs(self) -> int:
         """All of them."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
+from fsmatrix.results.audits.tally import Tally
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.store import Store
 from fsmatrix.slurm.scheduler import JobState, Scheduler, SchedulerError
@@ -31,15 +31,14 @@ class PartStatus:
 
     part: Part
     word: Word
-    ok: int
-    failed: int  # newest attempt failed or timed out
+    tally: Tally  # newest attempts
     job: JobState | None = None
     says: str = ""  # why it waits, or the last line that a stopped job printed
 
     @property
     def rest(self) -> int:
         """Runs that are not stored."""
-        return len(self.part.runs) - self.ok - self.failed
+        return len(self.part.runs) - self.tally.runs
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,9 @@ class Status:
     failures: tuple[tuple[str, str, str], ...] = ()  # run id, status, reason; newest attempts
 
     @property
-    def ok(self) -> int:
-        """Runs that are stored and ok."""
-        return sum(part.ok for part in self.parts)
-
-    @property
-    def failed(self) -> int:
-        """Runs whose newest attempt failed."""
-        return sum(part.failed for part in self.parts)
+    def tally(self) -> Tally:
+        """Runs that are stored: their newest attempts."""
+        return sum((part.tally for part in self.parts), Tally())
 
     @property
     def running(self) -> int:
@@ -100,7 +94,7 @@ def _failures(
     store: Store, parts: Iterable[PartStatus], runs: Mapping[tuple[str, int], Stored]
 ) -> Iterator[tuple[str, str, str]]:
     """Runs of these parts whose newest attempt failed, with their reasons: the first MOST_READ."""
-    own = (run for part in parts if part.failed for run in part.part.runs)
+    own = (run for part in parts if part.tally.failed for run in part.part.runs)
     bad = [run for run in own if run in runs and runs[run].status != "ok"]
     for case, repetition in bad[:MOST_READ]:
         attempt = store.next_attempt(case, repetition) - 1
@@ -140,13 +134,12 @@ def _jobs(
 def _part(
     out: Path, part: Part, runs: Mapping[tuple[str, int], Stored], job: JobState | None
 ) -> PartStatus:
-    counts = Counter(runs[run].status for run in part.runs if run in runs)
-    ok, there = counts["ok"], counts.total()
+    tally = sum((runs[run].verdict for run in part.runs if run in runs), Tally())
     word: Word
     if job is not None and job.state != "ended":
         word = "running" if job.state == "running" else "waiting"
         says = (job.never or job.reason) if word == "waiting" else job.nodes
-    elif there == len(part.runs):
+    elif tally.runs == len(part.runs):
         word, says = "done", ""
     elif job is None:
         word, says = "not submitted", ""
@@ -154,7 +147,7 @@ def _part(
         word, says = "unknown", ""
     else:
         word, says = "stopped", f"{job.said}: {last_line(out, part.key, job.job)}"
-    return PartStatus(part, word, ok, there - ok, job, says)
+    return PartStatus(part, word, tally, job, says)
 
 
 def last_line(out: Path, key: str, job: str) -> str:

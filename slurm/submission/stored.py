@@ -1,7 +1,8 @@
-"""What is stored of a submitted campaign's runs: statuses and times, each file opened once."""
+"""What is stored of a submitted campaign's runs: verdicts and times, each file opened once."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -9,6 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from fsmatrix.results.audits.tally import Tally
+from fsmatrix.results.evidence.stored import StoredError, read
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.asides import write_whole
 from fsmatrix.results.files.errors import ResultError
@@ -23,9 +26,14 @@ SEEN = "seen.json"  # what run files say: they are not opened twice
 class Stored(NamedTuple):
     """The newest attempt of a run; seconds since 1970 (UTC), NaN where the file has no time."""
 
-    status: str  # ok, failed or timeout
+    verdict: Tally  # of this run alone
     begin: float
     end: float
+
+    @property
+    def status(self) -> str:
+        """As in the run's file."""
+        return "timeout" if self.verdict.timeout else "failed" if self.verdict.failed else "ok"
 
 
 def stored(store: Store) -> dict[tuple[str, int], Stored]:
@@ -48,12 +56,12 @@ def stored(store: Store) -> dict[tuple[str, int], Stored]:
 
 
 def _read(path: Path) -> Stored:
-    status, started, duration = read_outline(path)
+    status, findings, started, duration = read_outline(path)
     try:
         begin = datetime.fromisoformat(started).timestamp()
     except ValueError:
         begin = math.nan
-    return Stored(status, begin, begin + duration)
+    return Stored(Tally().plus(status, findings), begin, begin + duration)
 
 
 def _remembered(cache: Path) -> Iterator[tuple[str, Stored]]:
@@ -64,12 +72,14 @@ def _remembered(cache: Path) -> Iterator[tuple[str, Stored]]:
         return
     for run_id, values in cached.items() if isinstance(cached, dict) else ():
         match values:
-            case [str(status), float(begin), float(end)]:
-                yield run_id, Stored(status, begin, end)
+            case [dict(verdict), float(begin), float(end)]:
+                with contextlib.suppress(StoredError):
+                    yield run_id, Stored(read(Tally, verdict, run_id), begin, end)
 
 
 def _remember(cache: Path, seen: Mapping[str, Stored]) -> None:
     try:
-        write_whole(cache, json.dumps(seen).encode())
+        known = {run: (one.verdict.document(), one.begin, one.end) for run, one in seen.items()}
+        write_whole(cache, json.dumps(known).encode())
     except OSError:  # somebody else's directory, or a full one: it is only a cache
         return

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from fsmatrix.results.files.store import Store
-from fsmatrix.results.record import RunRecord
+from fsmatrix.results.record import Finding, RunRecord
 from fsmatrix.slurm.scheduler import (
     BatchJob,
     JobState,
@@ -106,7 +106,13 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def carry_out(
-    out: Path, plan: Plan, key: str, status: str = "ok", most: int = 10**9, each: float = 3.0
+    out: Path,
+    plan: Plan,
+    key: str,
+    status: str = "ok",
+    most: int = 10**9,
+    each: float = 3.0,
+    findings: tuple[Finding, ...] = (),
 ) -> None:
     """What the job of a part would store; `each`: seconds from one run's begin to the next's."""
     store = Store.open(out)
@@ -133,6 +139,7 @@ def carry_out(
             started=(BEGIN + timedelta(seconds=number * each)).isoformat(),
             status=status,
             error="" if status == "ok" else "it broke",
+            findings=findings,
         )
         store.write(record)
 

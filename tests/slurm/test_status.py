@@ -10,6 +10,7 @@ import pytest
 
 from fsmatrix.cli import terminal
 from fsmatrix.results.files.store import Store
+from fsmatrix.results.record import Finding
 from fsmatrix.slurm.submission import status as looking
 from fsmatrix.slurm.submission import stored, submission
 from fsmatrix.slurm.submission.division import JOB_SECONDS, divide
@@ -19,20 +20,23 @@ from tests.slurm.paper import Paper, _submission, carry_out, planned, submit
 def test_status_counts_runs_and_expects_an_end(tmp_path: Path) -> None:
     scheduler, out, plan = Paper(), tmp_path / "out", planned()
     first = submit(scheduler, out, plan)
-    key, other = list(first.submitted)[:2]
+    key, other, third = list(first.submitted)[:3]
     carry_out(out, plan, key, most=2)
+    cached = Finding("read-served-by-cache", 1, "invalid", "from memory")
+    carry_out(out, plan, third, most=1, findings=(cached,))
     carry_out(out, plan, other, status="failed", most=1)
     job = first.submitted[key]
     scheduler.jobs[job] = replace(scheduler.jobs[job], state="running", said="RUNNING", nodes="n1")
     found = looking.status(out, _submission(out), scheduler)
-    assert (found.ok, found.failed, found.running, found.lost) == (2, 1, 1, 0)
-    assert found.waiting == plan.estimate.runs - 2 - 1 - 1
+    assert found.tally.says == "2 valid, 1 invalid (read-served-by-cache), 1 failed"
+    assert (found.running, found.lost) == (1, 0)
+    assert found.waiting == plan.estimate.runs - 2 - 1 - 1 - 1
     assert found.expected is not None
     assert found.expected > datetime.now()
     by_key = {part.part.key: part for part in found.parts}
     assert (by_key[key].word, by_key[key].says) == ("running", "n1")
     seen = (submission.folder(out) / stored.SEEN).stat().st_mtime_ns
-    assert looking.status(out, _submission(out), scheduler).ok == 2
+    assert looking.status(out, _submission(out), scheduler).tally == found.tally
     assert (submission.folder(out) / stored.SEEN).stat().st_mtime_ns == seen
 
 
@@ -45,7 +49,7 @@ def test_a_batch_system_that_does_not_answer_leaves_the_runs_to_be_seen(tmp_path
     assert found.scheduler_says == "nobody answers"
     assert [part.word for part in found.parts] == ["done"] + ["unknown"] * 11
     assert found.lost == 0
-    assert found.ok == len(found.parts[0].part.runs)
+    assert found.tally.valid == len(found.parts[0].part.runs)
 
 
 def test_a_stopped_job_says_its_last_line(tmp_path: Path) -> None:

@@ -93,11 +93,12 @@ def read_verdict(path: Path) -> tuple[str, tuple[Finding, ...]]:
         return str(file.attrs["status"]), _read_findings(Source(file).group("findings"))
 
 
-def read_outline(path: Path) -> tuple[str, str, float]:
-    """`status`, `started` (UTC, ISO 8601) and `duration` (s) alone.  ResultError as `read_run`."""
+def read_outline(path: Path) -> tuple[str, tuple[Finding, ...], str, float]:
+    """`read_verdict`, `started` (UTC, ISO 8601) and `duration` (s).  ResultError as `read_run`."""
     with hdf.reading(Path(path), RUN_FORMAT) as file:
         status, started = (decode_text(file.attrs[name]) for name in ("status", "started"))
-        return status, started, float(file.attrs["duration"])
+        findings = _read_findings(Source(file).group("findings"))
+        return status, findings, started, float(file.attrs["duration"])
 
 
 def read_duration(path: Path) -> float | None:
