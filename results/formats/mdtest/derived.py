@@ -14,7 +14,7 @@ from fsmatrix.results.formats.mdtest.ranks import Ranks
 from fsmatrix.results.formats.mdtest.text import Row, Run
 
 SELECTING = ("stat_only", "read_only", "remove_only", "rename")  # phases that create nothing
-COARSE_TIME = 0.05  # seconds: below it the digits of a printed time are not good to 1 %
+COARSE = 0.01  # share: what the digits of a printed value must at least be good to
 
 
 class Unknown(Exception):
@@ -46,7 +46,7 @@ def derived(
     """
     if created:
         return created, f"{created} files, as many as were created by the run before"
-    if rate and time and iterations == 1 and time.mean >= COARSE_TIME:
+    if rate and time and iterations == 1 and time.is_good_to(COARSE):
         count = max(1, round(rate.mean * time.mean))
         return count, f"{count} files are the printed rate x the printed time; the rate is exact"
     raise Unknown("how many files there are stands in the stonewall status file (-x)")
@@ -67,9 +67,10 @@ def each_rate(row: Row, iterations: int) -> tuple[float, ...]:
     third = 3 * row.mean - row.maximum - row.minimum
     rates = (row.maximum, third, row.minimum)
     squares = sum((rate - row.mean) ** 2 for rate in rates)
-    tolerance = 0.01 + 1e-6 * row.maximum
+    tolerance = 20 * row.half_digit + 1e-6 * row.maximum
     fits = any(abs(math.sqrt(squares / n) - row.deviation) <= tolerance for n in (2, 3))
-    inside = row.minimum - 0.005 <= third <= row.maximum + 0.005
+    slack = 10 * row.half_digit
+    inside = row.minimum - slack <= third <= row.maximum + slack
     return rates if fits and inside and third > 0 else ()
 
 

@@ -19,7 +19,7 @@ from fsmatrix.results.evidence.values import Json, Scalar
 from fsmatrix.results.formats.base import Note, agrees, totals
 from fsmatrix.results.formats.mdtest.argv import Tree
 from fsmatrix.results.formats.mdtest.derived import (
-    COARSE_TIME,
+    COARSE,
     Unknown,
     creating,
     derived,
@@ -44,7 +44,7 @@ DIRECTORIES = frozenset({"mkdir", "stat-directories", "rename-directories", "rmd
 FILES = frozenset({"create", "stat", "read", "remove"})
 WINDOW = "from the barrier before the phase to the barrier after it; files are opened and closed"
 LARGEST_RATE = 1e12  # operations per second that nothing does
-FINE_TIME = 0.5  # seconds: above it the digits of a printed time are good to 0.1 %
+FINE = 0.001  # share: what the digits of a printed time should be good to
 ERRORS: dict[str, tuple[str, ...]] = {  # phase -> what mdtest says that it was unable to
     "mkdir-tree": ("create tree directory",),
     "mkdir": ("create directory",),
@@ -108,9 +108,9 @@ class Phases:
             raise Unknown(f"its {kind} cannot be read or is there twice and differs")
         if row == Row(0.0, 0.0, 0.0, 0.0):
             return None
-        spread = row.maximum - row.minimum
-        ordered = row.minimum - HALF_DIGIT * 2 <= row.mean <= row.maximum + HALF_DIGIT * 2
-        if spread > 4 * HALF_DIGIT and row.deviation < HALF_DIGIT:
+        spread, slack = row.maximum - row.minimum, 2 * row.half_digit
+        ordered = row.minimum - slack <= row.mean <= row.maximum + slack
+        if spread > 2 * slack and row.deviation < row.half_digit:
             ordered = False  # a deviation of 0 without equal values: a digit is wrong
         if not ordered or row.minimum < 0 or not row.maximum <= LARGEST_RATE:
             raise Unknown(
@@ -182,7 +182,7 @@ class Phases:
         ranks = self.ranks if self.iterations == 1 and name not in TREES else None
         if ranks is not None and name in ranks.seconds:  # of trees rank 0's time is printed
             seconds = ranks.seconds[name]
-            if rate is None or agrees(rate.minimum, counted / seconds, 0.001):
+            if rate is None or agrees(rate.minimum, counted / seconds, 2 * rate.half_digit):
                 return Window(seconds, (seconds,))
             message = f"{counted} items in {seconds:.6f} s are not {rate.minimum} per second"
             raise Unknown(f"the ranks' file contradicts the summary: {message}")
@@ -191,6 +191,8 @@ class Phases:
             return self._timed(name, time)
         if rate.minimum <= 0:
             raise Unknown("an iteration has the rate 0")
+        if rate.half_digit > HALF_DIGIT and not rate.is_good_to(COARSE):
+            raise Unknown(f"its rate, {rate.mean} per second, has too few digits")
         if time is not None and (reason := contradiction_of(rate, time, counted)):
             raise Unknown(reason)
         return self._rated(name, rate, time, counted)
@@ -200,14 +202,14 @@ class Phases:
         rates = each_rate(rate, count)
         if rates:
             windows = tuple(counted / rate for rate in rates)
-            if count == 2 and abs(sum(rates) / 2 - rate.mean) > 2 * HALF_DIGIT:
+            if count == 2 and abs(sum(rates) / 2 - rate.mean) > 2 * rate.half_digit:
                 message = (
                     "this version's extremes are over ranks and iterations: windows are approximate"
                 )
                 self.notes.append(Note("rank-extremes", message, self.test.line, name))
                 return Window(sum(windows))
             return Window(sum(windows), windows)
-        if time is not None and time.mean >= COARSE_TIME:
+        if time is not None and time.is_good_to(COARSE):
             return self._timed(name, time)
         if time is None and self.options.get("print_rate_and_time"):
             raise Unknown("its time (-P) is missing, and the rates do not tell that of all")
@@ -219,10 +221,10 @@ class Phases:
         return Window(count * counted / rate.mean)
 
     def _timed(self, name: str, time: Row) -> Window:
-        """From seconds with three decimals alone (-Z)."""
-        if time.mean < COARSE_TIME:
+        """From seconds alone (-Z)."""
+        if not time.is_good_to(COARSE):
             raise Unknown(f"its time, {time.mean} s, has too few digits")
-        if time.mean < FINE_TIME:
+        if not time.is_good_to(FINE):
             message = f"the time {time.mean} s has few digits: rates are good to 1 %"
             self.notes.append(Note("coarse-time", message, self.test.line, name))
         return Window(self.iterations * time.mean)

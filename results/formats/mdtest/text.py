@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fsmatrix.results.evidence.values import Scalar
 from fsmatrix.results.formats.base import ParseError, agrees
 from fsmatrix.results.formats.mdtest.argv import UNREADABLE, parse_command
 
-HALF_DIGIT = 0.0005  # rates and times have three decimals
+HALF_DIGIT = 0.0005  # rates and times have three decimals; fewer if somebody rounded them
 NAMES: dict[str, str] = {  # mdtest's name of a phase -> ours
     "Tree creation": "mkdir-tree",
     "Directory creation": "mkdir",
@@ -37,7 +37,7 @@ _TASKS = re.compile(
 )
 _SUMMARY = re.compile(rf"SUMMARY (rate|time)\b.{{0,40}}\(of {NUMBER} iterations\)", re.ASCII)
 _ROW = re.compile(rf" {{3}}({'|'.join(NAMES)}) *:? +(.+)")
-_CELL = re.compile(r"-?\d{1,300}\.\d{3}", re.ASCII)
+_CELL = re.compile(r"-?\d{1,300}(?:\.(\d{1,3}))?", re.ASCII)
 _COMMA = re.compile(r"-?\d{1,300},\d{3}", re.ASCII)
 _CONTINUE = re.compile(
     rf"Continue stonewall hit min: {NUMBER} max: {NUMBER} avg: \d+\.\d", re.ASCII
@@ -58,13 +58,32 @@ class Row:
     minimum: float
     mean: float
     deviation: float
+    half_digit: float = field(default=HALF_DIGIT, compare=False)  # of the last one printed
+
+    @classmethod
+    def of(cls, cells: Sequence[str]) -> Row | None:
+        """From its cells; None unless all of them are numbers of as many decimals, at most three.
+
+        What lost a digit in a single cell is damaged.
+        """
+        matches = [_CELL.fullmatch(cell) for cell in cells]
+        decimals = {len(match[1] or "") for match in matches if match}
+        if len(cells) not in (COLUMNS, COLUMNS + 3) or None in matches or len(decimals) != 1:
+            return None
+        maximum, minimum, mean, deviation = map(float, cells[-COLUMNS:])
+        return cls(maximum, minimum, mean, deviation, 0.5 / 10 ** decimals.pop())
+
+    def is_good_to(self, share: float) -> bool:
+        """Whether the digits of the mean are good to that share of it."""
+        return self.half_digit <= share * self.mean
 
 
 def contradiction_of(rate: Row, time: Row, counted: int) -> str:
     """How a rate and a time of `counted` items do not fit (empty: they do)."""
     for speed, printed in ((rate.minimum, time.maximum), (rate.maximum, time.minimum)):
         seconds = counted / speed
-        if not agrees(printed, seconds, 2 * HALF_DIGIT):
+        digits = 2 * time.half_digit + seconds * 2 * (rate.half_digit - HALF_DIGIT) / speed
+        if not agrees(printed, seconds, digits):
             took = f"{counted} items at {speed} per second take {seconds:.3f} s"
             return f"{took}, and {printed} s are printed"
     return ""
@@ -251,10 +270,8 @@ class Scanner:
                 f"decimal commas ({match[2].strip()[:60]!r}): mdtest ran with the numbers of "
                 "another locale; run it with LC_ALL=C",
             )
-        if len(cells) in (COLUMNS, COLUMNS + 3) and all(map(_CELL.fullmatch, cells)) and whole:
-            rows.append(Row(*map(float, cells[-COLUMNS:])))
-        else:
-            rows.append(None)
+        rows.append(Row.of(cells) if whole else None)
+        if rows[-1] is None:
             run.oddities.append((f"the line of {match[1]!r} cannot be read", number))
 
     def _other(self, run: Run, line: str, number: int) -> None:

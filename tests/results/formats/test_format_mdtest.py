@@ -279,6 +279,28 @@ def test_other_numbers_than_the_printed_time_are_left_out() -> None:
     assert any("9.999 s are printed" in note.message for note in run.notes)
 
 
+def rounded(text: str, decimals: int) -> str:
+    return re.sub(r"\d+\.\d{3}\b", lambda number: f"{float(number[0]):.{decimals}f}", text)
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 2])
+def test_numbers_that_somebody_rounded_are_read(decimals: int) -> None:
+    """Where all of a row have as few digits; what these do not tell to 1 % is left out."""
+    whole = phases(only("4.0.0"))
+    (run,) = mdtest.parse(rounded(TEXTS["4.0.0"], decimals), "rounded")
+    found = phases(run)
+    assert run.failure == ""
+    assert {"create", "stat", "read", "remove"} <= set(found)
+    assert set(whole) - set(found) <= ({"rmdir-tree"} if decimals < 2 else set())
+    for name, phase in found.items():
+        assert iops(phase) == pytest.approx(iops(whole[name]), rel=0.01)
+
+
+def test_a_number_that_alone_lost_digits_is_left_out() -> None:
+    run = changed("4.0.0", "38565.357", "38565.3")
+    assert set(phases(only("4.0.0"))) - set(phases(run)) == {"create"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "options"),
     [
