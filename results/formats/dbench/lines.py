@@ -32,7 +32,7 @@ OPERATION = re.compile(
 CLIENT = re.compile(r"Client (\d{1,9}) did \d{1,10} lines and (\d{1,18}) bytes")
 THROUGHPUT = re.compile(
     r"Throughput (\S{1,24}) MB/sec( \(sync open\))?( \(sync dirs\))?"
-    r"  (\d{1,9}) clients  (\d{1,9}) procs(?:  max_latency=(\d{1,12}\.\d{3}) ms)?"
+    r"  (\d{1,9}) clients  (\d{1,9}) procs(?:  max_latency=(\d{1,12}(?:\.\d{1,3})?) ms)?"
 )
 TROUBLE = re.compile(
     r"\[\d+\] .*?(?:failed|expected to write|succeeded for handle|Unknown operation).*"

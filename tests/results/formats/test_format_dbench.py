@@ -56,6 +56,14 @@ def test_a_whole_run() -> None:
     assert keys(parsed) == {"warm-up"}
 
 
+def test_a_last_line_that_somebody_rounded_is_read() -> None:
+    text = text_of("two-clients").replace("216.138 MB/sec", "216.1 MB/sec")
+    (parsed,) = parse(re.sub(r"(max_latency=\d+)\.\d+", r"\1", text), "rounded")
+    assert (parsed.failure, keys(parsed)) == ("", {"warm-up"})
+    assert phase_of(parsed).bytes.tolist() == [6 * 216_100_000]
+    assert phase_of(parsed).facts["latency_maximum"] == pytest.approx(0.033)
+
+
 @pytest.mark.parametrize("name", WHOLE)
 def test_the_rate_is_the_one_that_dbench_prints(name: str) -> None:
     phase = phase_of(one(name))
