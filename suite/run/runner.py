@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 
@@ -298,7 +298,7 @@ class Runner:
         argv = tuple(programs.given(own, [*map(filled, what.argv)]))
         files = {name: filled(text) for name, text in what.files.items()}
         if step.where != "mpi":
-            run.builder.argv.append(argv)
+            run.builder.argv += _of_each_node(argv, self._ranks(run, step))
             answer, _ = self._command(run, step, program=replace(what, argv=argv, files=files))
             return self._of_programs(run, step, answer.outputs)
         launcher = replace(self.session.launcher, binding=what.binding)
@@ -365,6 +365,12 @@ class Runner:
             run.builder.spent("program", ended - began)
         outputs.check(run.spec.workload, step, answers, given)
         return given
+
+
+def _of_each_node(argv: Sequence[str], ranks: Iterable[Rank]) -> Iterable[tuple[str, ...]]:
+    """What is started, where it names the node: one for each that starts it."""
+    nodes = dict.fromkeys(str(rank.node) for rank in ranks)
+    return dict.fromkeys(tuple(word.replace("{node}", node) for word in argv) for node in nodes)
 
 
 @contextmanager

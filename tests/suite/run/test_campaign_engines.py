@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -111,7 +112,9 @@ def test_fio_s_fixed_time_is_kept_and_overlaps(runs: Runs, nodes: int) -> None:
 
 def test_a_cold_read_finds_what_was_laid_out_in_a_step_of_its_own(runs: Runs) -> None:
     record = runs["fio", "randread", 2]
-    assert ["--create_only=1" in argv for argv in record.argv] == [True, False]
+    assert ["--create_only=1" in argv for argv in record.argv] == [True, True, False, False]
+    nodes = [re.findall(r"node\d", " ".join(argv))[0] for argv in record.argv]
+    assert nodes == ["node0", "node1"] * 2
     assert record.evidence.cache["read"].state == "cold"
     assert record.evidence.seconds.keys() == {"program", "settle", "cache"}
 
