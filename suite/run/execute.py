@@ -83,7 +83,7 @@ def open_store(plan: Plan, out: Path, resume: bool) -> Store:
     (`looks`), so that a comparison can count them.
     """
     part = plan.request.shard != (1, 1) or plan.request.blocks is not None
-    if not is_stored(out) and (reason := _no_room(plan, out)):
+    if reason := _no_room(plan, out):
         raise StoreError(out, reason)
     store = Store.create(out, exist_ok=resume or part)
     stored = store.directory / CAMPAIGN
@@ -110,22 +110,26 @@ def open_store(plan: Plan, out: Path, resume: bool) -> Store:
 
 
 def _no_room(plan: Plan, out: Path) -> str:
-    """Why the least that a campaign writes does not fit beside its images (empty: it does)."""
+    """Why the least that is still to be written does not fit beside images (empty: it does)."""
+    begun = is_stored(out)
+    left = plan.estimate.runs - (len(Store.open(out).ids()) if begun else 0)
+    if left <= 0:
+        return ""
     images = sum(
         member.backend(member.options).keeps()
         for member in plan.members.targets
         if member.testbed is None
-    )
-    needed = WHOLE_BYTES + RUN_BYTES * plan.estimate.runs
+    ) - sum(file.stat().st_size for file in (out / "state").rglob("*.img"))
+    needed = WHOLE_BYTES + RUN_BYTES * left
     place = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
     room = space(place)
-    if room.bytes is None or needed + images <= room.bytes:
+    if room.bytes is None or needed + max(images, 0) <= room.bytes:
         return ""
-    beside = f" beside images of {format_size(images, 1)}" if images else ""
+    beside = f" beside images of {format_size(images, 1)}" if images > 0 else ""
     return (
-        f"the results of {plural(plan.estimate.runs, 'run')} need {format_size(needed, 1)} or more"
-        f"{beside}; {place} has {format_size(room.bytes, 1)} free ({room.source}): choose another "
-        "directory (-o)"
+        f"the results of {plural(left, 'run')} need {format_size(needed, 1)} or more"
+        f"{beside}; {place} has {format_size(room.bytes, 1)} free ({room.source}): "
+        + ("make room there" if begun else "choose another directory (-o)")
     )
 
 

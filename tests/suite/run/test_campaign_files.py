@@ -253,5 +253,12 @@ def test_a_results_disk_too_small_for_the_campaign_is_refused(tmp_path: Path, ta
         )
         assert os.listdir(place) == ["lost+found"]
         assert os.listdir(target) == ["sentinel"]
+        few = write_campaign(tmp_path, target, repetitions=1)
+        assert fsmatrix("run", few, "-o", out, "--quiet").returncode == 0
+        more = fsmatrix("run", "-o", out, "--resume", "--set", "repetitions=2000", "--quiet")
+        assert more.returncode == 2
+        assert "the results of 3998 runs need 158" in more.stderr
+        assert more.stderr.rstrip().endswith("): make room there")
+        assert fsmatrix("run", "-o", out, "--resume", "--quiet").returncode == 0
     finally:
         subprocess.run(["umount", str(place)], check=True)
