@@ -262,7 +262,8 @@ def test_down_ends_jobs_and_what_they_left_and_nothing_else(
     other = submitted(plain, "sleep 300")
     user = subprocess.Popen(["sleep", "300"], env=os.environ | bed.environment())
     try:
-        submitted(bed, "srun sleep 301 & env -i setsid sleep 302 & wait", "-N2")
+        ignoring = "trap '' TERM; srun sleep 301 & env -i setsid sleep 302 & wait"
+        submitted(bed, ignoring, "-N2")
         bed.run("sbatch", "--output=/dev/null", "--exclusive", "-N2", "--wrap=sleep 303")
         wait_for(lambda: {"301", "302"} <= {seen.argv[-1] for seen in sleepers()})
         said = down(place)
