@@ -26,7 +26,8 @@ from fsmatrix.results.formats.ior.model import (
     whole,
 )
 
-_PAIR = re.compile(r'"([^"]{1,64})" {0,2}: {0,2}(?:"([^"]*)"|([-+.0-9A-Za-z]+))')
+_PAIR = re.compile(r'"([^"]{1,64})" {0,2}: {0,2}(?:"([^"]*)"|([^\s",{}\[\]]+))')
+_CONTINUED = re.compile(r"[-+.0-9eE]")
 _COMMAND = re.compile(r'"(Command line)": "(.*)",?')
 _SECTION = re.compile(r'"(tests|Parameters|Options|Results|max|summary)": [\[{]')
 _LOCALE = re.compile(r'"bwMiB": [0-9]+,[0-9]+')
@@ -106,6 +107,7 @@ class JsonReader:
         self.section = "head"
         self._record: dict[str, str] | None = None
         self._spoiled = ""
+        self._open = False  # the line before ended in a number, without a comma
 
     def line(self, line: str, at: int) -> None:
         """Take one line, whatever it is."""
@@ -124,8 +126,12 @@ class JsonReader:
         if match := _COMMAND.search(bare):
             self._pair(match[1], match[2], at)
             return
+        if self._open and _CONTINUED.match(bare):
+            self._spoiled = self._spoiled or "a number is broken in two"
+        self._open = False
         for match in _PAIR.finditer(bare):
             self._pair(match[1], match[3] if match[2] is None else match[2], at)
+            self._open = match[2] is None and match.end() == len(bare)
         if bare.endswith("{"):
             self._close(at, whole_=False)
             self._record = {} if self.section in ("Results", "summary") else None
