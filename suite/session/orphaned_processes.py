@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import os
 import secrets
+import threading
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -33,16 +34,30 @@ def new_mark() -> str:
     return secrets.token_hex(8)
 
 
-@contextlib.contextmanager
-def adopting() -> Iterator[None]:
-    """Orphans below this process become its children meanwhile, not init's."""
-    before = ctypes.c_int()
-    libc().prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
-    libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    try:
-        yield
-    finally:
-        libc().prctl(_PR_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
+class _Adopting:
+    """How many threads adopt: the first one turns it on, and the last one puts it back."""
+
+    def __init__(self) -> None:
+        self._lock, self._threads, self._before = threading.Lock(), 0, ctypes.c_int()
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Orphans below this process become its children meanwhile, not init's."""
+        with self._lock:
+            if not self._threads:
+                libc().prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(self._before), 0, 0, 0)
+                libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            self._threads += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._threads -= 1
+                if not self._threads:
+                    libc().prctl(_PR_SET_CHILD_SUBREAPER, self._before.value, 0, 0, 0)
+
+
+adopting = _Adopting()
 
 
 def end(mark: str, grace: float = 0.0) -> list[int]:

@@ -63,7 +63,8 @@ class Plain(Scheduler):
         """Start it when these processes have ended."""
         place = Path(os.environ["PLAIN_HOME"]) / job
         starts = len(list(place.glob("start-*")))
-        waits = [f"while kill -0 {pid} 2>/dev/null; do sleep 0.05; done" for pid in after]
+        lives = "grep -qs '^State:.[^ZX]'"  # a zombie is one that its parent has not asked after
+        waits = [f"while {lives} /proc/{pid}/status; do sleep 0.05; done" for pid in after]
         env = {**os.environ, "PLAIN_JOB": job, "PLAIN_RESTARTS": str(starts)}
         with (place / "log").open("a") as log:
             child = subprocess.Popen(

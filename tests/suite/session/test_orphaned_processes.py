@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -14,7 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
+from fsmatrix.backends.system.libc import libc
 from fsmatrix.results.files.store import Store
+from fsmatrix.suite.session.orphaned_processes import _PR_GET_CHILD_SUBREAPER, adopting
 from tests.suite.running import Running, fsmatrix
 from tests.waiting import PATIENCE
 
@@ -184,3 +187,21 @@ def session_of(program: psutil.Process) -> list[psutil.Process]:
     assert launcher is not None
     assert "fsmatrix.suite.session" in launcher.cmdline(), launcher.cmdline()
     return [launcher, rank]
+
+
+def test_programs_of_threads_that_overlap_leave_no_subreaper() -> None:
+    """What a later program left would become a zombie of ours, for ever."""
+
+    def adopts() -> bool:
+        asked = ctypes.c_int()
+        libc().prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(asked), 0, 0, 0)
+        return bool(asked.value)
+
+    assert not adopts()
+    first, second = adopting(), adopting()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert adopts()
+    second.__exit__(None, None, None)
+    assert not adopts()
