@@ -72,6 +72,8 @@ def parse(text: str, source: str) -> list[Parsed]:
         for output in outputs
         if output.tests
     ]
+    if not outputs:
+        raise ParseError(source, 0, _empty(text, kind))
     if not starts:
         return [_ended_before_its_first_test(outputs[0], text, source, kind)]
     if kind == "JSON" and not text.lstrip().startswith(("{", "IOR-")):

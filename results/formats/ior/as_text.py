@@ -24,6 +24,7 @@ BANNER = re.compile(r"IOR-([\w.+-]{1,40}): MPI Coordinated Test of Parallel I/O"
 _KEY = re.compile(r"([A-Za-z][A-Za-z ]{1,19}?) *: (.*)|([A-Za-z][A-Za-z ]{1,19}?) *:", re.ASCII)
 _DATE = re.compile(r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}", re.ASCII)
 _FS = re.compile(r"FS +: (.+?) +Used FS: (\S+) +Inodes: (.+?) +Used Inodes: (\S+)")
+_HEADING = re.compile(r"access +bw\(MiB/s\)  (IOPS)?")
 ACCESSES = ("write", "read", "writecheck", "readcheck")
 COLUMNS = ("bandwidth", "iops", "latency", "block", "transfer_size", "open", "transfer", "close")
 COLUMNS_32 = tuple(name for name in COLUMNS if name not in ("iops", "latency"))
@@ -103,6 +104,7 @@ class TextReader:
         self.source = source
         self.outputs: list[Output] = []
         self.log = Log(lambda: self.output.test)
+        self._columns: tuple[str, ...] | None = None  # as the last heading says
 
     @property
     def output(self) -> Output:
@@ -116,6 +118,8 @@ class TextReader:
         word = line[:11].split(" ", 1)[0]
         if word in ACCESSES:
             self._result(line, at)
+        elif word == "access" and (heading := _HEADING.match(line)):
+            self._columns = COLUMNS if heading[1] else COLUMNS_32
         elif word == "remove":
             self._removal(line)
         elif self.log.reads(line, at):
@@ -171,6 +175,8 @@ class TextReader:
             self._summary(words, at)
             return
         columns = {11: COLUMNS, 9: COLUMNS_32}.get(len(words))
+        if self._columns not in (None, columns):  # a longer line that is cut
+            columns = None
         iteration = whole(words[-1])
         if any(has_decimal_comma(word) for word in words[1:]):
             raise ParseError(self.source, at, "numbers have decimal commas: run IOR with LC_ALL=C")
@@ -203,10 +209,16 @@ class TextReader:
                 test.conflicts.add("summary")
 
 
+def _without_cut_row(text: str) -> str:
+    """A row at the end of which no line ends may have been longer: it looks whole by chance."""
+    last = text.rfind("\n") + 1
+    return text[:last] if text[last:].startswith((*ACCESSES, "remove")) else text
+
+
 def read_text(text: str, source: str) -> list[Output]:
     """All outputs in a text (a job may have started IOR several times)."""
     reader = TextReader(source)
-    for at, line in numbered_lines(text):
+    for at, line in numbered_lines(_without_cut_row(text)):
         if line:
             reader.line(line, at)
     return reader.outputs

@@ -257,6 +257,9 @@ class Scanner:
         if kind in tables:
             run.oddities.append(("a summary is doubled", number))
             run.mixed = run.mixed or run.overlaps or tables[kind].iterations != iterations
+        elif kind == "rate" and tables:  # each could be the other: rate x time = items
+            run.oddities.append(("times stand before rates", number))
+            run.mixed = True
         self._table = tables.setdefault(kind, Table(iterations))
 
     def _row(self, run: Run, match: re.Match[str], number: int, whole: bool) -> None:

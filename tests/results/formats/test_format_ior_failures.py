@@ -184,6 +184,20 @@ def test_warnings_are_kept_once_and_at_most_twenty() -> None:
     assert found[0].line > 0
 
 
+def test_a_row_that_looks_whole_where_it_is_cut_or_broken_is_none() -> None:
+    """Nine words are a row of 3.2, eleven one of later versions."""
+    text = text_of("ior-4.1-stonewall.txt")
+    place = text.index("0.000296") + 1
+    for broken in (text[:place], f"{text[:place]}\n{text[place:]}"):
+        for run in ior.parse(broken, "x"):
+            assert facts_seen(run) <= WHOLE["ior-4.1-stonewall.txt"]
+
+
+def test_a_heading_alone_is_refused() -> None:
+    with pytest.raises(ParseError, match="holds no test"):
+        ior.parse("s: \n\n\naccess    bw(MiB/s)", "x")
+
+
 # -- damage ----------------------------------------------------------------------------------
 def facts_seen(run: Parsed) -> set[tuple[Any, ...]]:
     """What a result claims of each iteration."""
