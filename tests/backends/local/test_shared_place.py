@@ -244,7 +244,7 @@ workloads:
     geometry: {{processes_per_node: 2}}
   names:
     workload: metadata
-    options: {{files_per_process: 8}}
+    options: {{files_per_process: 8, dirs_per_process: 8}}
 """
 
 

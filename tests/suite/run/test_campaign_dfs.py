@@ -25,7 +25,7 @@ targets:
   daos: {{backend: daos-dfs, options: {{pool: bench, library: {library}{more}}}}}
 workloads:
   pattern: {{workload: pattern, options: {{bytes_per_process: 256KiB, chunk: 16KiB, iodepth: 4}}}}
-  metadata: {{workload: metadata, options: {{files_per_process: 20}}}}
+  metadata: {{workload: metadata, options: {{files_per_process: 20, dirs_per_process: 20}}}}
 factors: {{processes_per_node: [2]}}
 repetitions: 1
 settle: {{timeout: 2s}}
