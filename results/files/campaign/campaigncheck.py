@@ -36,7 +36,7 @@ def check(path: Path, file: h5py.File) -> None:
 
 def _misfits(file: h5py.File) -> Iterator[str]:
     names = dict.fromkeys(file.keys())
-    yield from _groups(file, names)
+    yield from _groups(file)
     if "run_id" not in names:
         yield "it has no run_id"
         return
@@ -62,11 +62,11 @@ def _misfits(file: h5py.File) -> Iterator[str]:
     yield from _states(file)
 
 
-def _groups(file: h5py.File, names: dict[str, None]) -> Iterator[str]:
-    for name in names:
-        if not isinstance(file[name], h5py.Dataset) and name != "texts":
+def _groups(file: h5py.File) -> Iterator[str]:
+    for name, item in file.items():
+        if not isinstance(item, h5py.Dataset) and name != "texts":
             yield f"{name!r:.80} is no variable"
-        elif isinstance(file[name], h5py.Dataset) and file[name].ndim != 1:
+        elif isinstance(item, h5py.Dataset) and item.ndim != 1:
             yield f"{name!r:.80} has not one dimension"
 
 
