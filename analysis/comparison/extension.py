@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
 
+from fsmatrix.analysis.data.columns import coded
 from fsmatrix.analysis.data.load import campaign_json, campaigns_json
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
@@ -37,6 +38,7 @@ class Record:
     store: str = ""
     queued: bool = False  # by `fsmatrix submit`
     imported: bool = False  # no blocks can be added to what others have run
+    there: int = 0  # blocks in which every target has a run, whether it counts or not
 
     def level(self, alpha: float) -> float:
         """The share of alpha that is tested at in this look."""
@@ -92,7 +94,12 @@ def record_of(ds: xr.Dataset) -> Record:
     if several:
         every = [recorded(plan) for plan in several]
         return max(every, key=lambda record: len(record.looks))
-    return recorded(campaign_json(ds), ds.encoding.get("source"))
+    return replace(recorded(campaign_json(ds), ds.encoding.get("source")), there=_blocks(ds))
+
+
+def _blocks(ds: xr.Dataset) -> int:
+    pairs = np.unique(np.stack([coded(ds[name].values)[1] for name in ("target", "block")]), axis=1)
+    return int(np.bincount(pairs[0]).min()) if pairs.size else 0
 
 
 def _count(value: object) -> int:
@@ -124,12 +131,17 @@ class Extension:
         return max(math.ceil(half), self.fewest_blocks, self.have + 1)
 
     @property
+    def repetitions(self) -> int:
+        """Of the campaign, for so many blocks that count; 0 without a target."""
+        lost = max(self.record.there - self.have, 0)
+        return (self.target + lost) * self.record.block if self.target else 0
+
+    @property
     def command(self) -> str:
         """What adds them; "" where the results directory is not known."""
-        possible = 0 < self.target * self.record.block <= MOST
-        if not self.record.store or not possible:
+        repetitions = self.repetitions
+        if not self.record.store or not 0 < repetitions <= MOST:
             return ""
-        repetitions = self.target * self.record.block
         return self.record.resume(
             shlex.quote(self.record.store),
             repetitions if repetitions > self.record.planned else None,
@@ -140,7 +152,7 @@ class Extension:
         """The advice in a sentence or two; "" where no number of blocks is known to help."""
         if not self.target:
             return ""
-        repetitions = self.target * self.record.block
+        repetitions = self.repetitions
         how = self.command or (
             f"resume the campaign with --set repetitions={repetitions}"
             if self.record.planned

@@ -19,7 +19,8 @@ def advice(standings: Standings, plan: JsonObject, place: str) -> tuple[str, str
 
     `plan`: what the campaign says of itself; `place`: its results directory, quoted for a shell.
     """
-    planned = replace(recorded(plan), queued=_record(standings).queued)
+    own = _record(standings)
+    planned = replace(recorded(plan), queued=own.queued, there=own.there)
     lost = [why for cell in standings.cells if cell.state == "invalid" for _, why in cell.lost]
     if lost:
         failed = [why for why in lost if "failed" in why]
@@ -41,7 +42,7 @@ def _blocks(
 ) -> tuple[str, str]:
     """Blocks that are planned and not there; else more, as many as prove half of what they can."""
     have = max(cell.blocks for cell in standings.cells)
-    if planned.planned and have < planned.planned // planned.block:
+    if planned.planned and max(have, planned.there) < planned.planned // planned.block:
         return "Finish the campaign first:", planned.resume(place)
     if planned.imported:
         return (
@@ -49,7 +50,7 @@ def _blocks(
             "the differences:",
             f"fsmatrix compare {place}",
         )
-    more = _extension(standings, unsettled, have)
+    more = _extension(standings, unsettled, have, planned)
     if not more.target:
         return (
             "More blocks would not soon settle what may be chance; see the differences:",
@@ -63,11 +64,12 @@ def _blocks(
             f"{sentence}, measured and imported in the same way; until then:",
             f"fsmatrix compare {place}",
         )
-    command = more.command or planned.resume(place, more.target * planned.block)
-    return f"{sentence}:", command
+    return f"{sentence}:", planned.resume(place, more.repetitions)
 
 
-def _extension(standings: Standings, unsettled: Sequence[Standing], have: int) -> Extension:
+def _extension(
+    standings: Standings, unsettled: Sequence[Standing], have: int, planned: Record
+) -> Extension:
     """Blocks for the cells that are likely, else for the others; no more than can be afforded."""
     enough = fewest(standings)
     cells = [cell for cell in unsettled if cell.state == "likely"] or unsettled
@@ -79,7 +81,7 @@ def _extension(standings: Standings, unsettled: Sequence[Standing], have: int) -
         near = near or needs[:1]
     elif 2 * len(near) < len(cells):  # few of those that may be chance
         near = []
-    return Extension(_record(standings), have, tuple(near), len(cells), enough)
+    return Extension(planned, have, tuple(near), len(cells), enough)
 
 
 def _record(standings: Standings) -> Record:

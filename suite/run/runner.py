@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from pathlib import Path
 
 from fsmatrix.backends.access import PathAccess, PathsAccess
 from fsmatrix.results.evidence.rank import Rank
@@ -190,6 +191,7 @@ class Runner:
 
         The session's error, if that is gone.
         """
+        self._beside(run).unlink(missing_ok=True)
         try:
             self.environment.remove_run(run.spec)
         except SessionError as problem:
@@ -287,11 +289,14 @@ class Runner:
 
     def _program(self, run: RunContext, step: Step, what: Argv) -> list[Output]:
         if not isinstance(self.access, PathAccess):
+            if any("{path}" in text for text in (*what.argv, *what.files.values())):
+                raise RunFailed(f"{step.name}: the program needs a directory; the target has none")
             run = replace(run, roots=("",))
 
         def filled(text: str) -> str:
             text = text.replace("{path}", run.root).replace("{run}", run.spec.name)
             text = text.replace("{journal}", str(self.context.journal))
+            text = text.replace("{beside}", str(self._beside(run)))
             return text.replace("{seed}", str(run.spec.seed))
 
         own = self.environment.backend.environment(self.access)
@@ -324,6 +329,9 @@ class Runner:
         if watched:
             self._sampled(run, step, self.environment.watch(False))
         return self._of_programs(run, step, [RankOutput(host="", rank=0, done=done)])
+
+    def _beside(self, run: RunContext) -> Path:
+        return self.context.journal / f"{run.spec.name}.beside"
 
     def _of_programs(
         self, run: RunContext, step: Step, answers: Sequence[RankOutput]

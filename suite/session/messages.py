@@ -45,7 +45,8 @@ class Argv(Stored):
     `{path}`: the run's own directory on the target; `{run}`: the run's name, for the names that it
     uses where it has no directory (DFS, RADOS); `{node}`: index of the client node, from 0;
     `{rank}`: of the process, where each has a program (where="rank"); `{seed}`: the run's own seed,
-    drawn from the campaign's; `{journal}`: folder of the store's journals; `{scratch}`: an empty
+    drawn from the campaign's; `{journal}`: folder of the store's journals; `{beside}`: a file's
+    name beside them, for what a program tells later steps of the run; `{scratch}`: an empty
     directory on the node's own disk, removed afterwards; it holds `files` when the program starts,
     and what matches `collect` is a part of its output.
     """

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from fsmatrix.backends.access import Access, CephfsAccess, DfsAccess, RadosAccess
+from fsmatrix.backends.access import Access, CephfsAccess, DfsAccess, PathAccess, RadosAccess
 from fsmatrix.results.units import Duration, PositiveSize
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import WorkloadOptions
@@ -75,6 +75,11 @@ def target_arguments(access: Access, options: AioriOptions, engine: Engine) -> l
         given = {"user": access.user, "conf": access.conf or CEPH_CONF, "prefix": "/"}
         return [f"--cephfs.{name}={value}" for name, value in given.items()]
     return []
+
+
+def status_file(access: Access) -> str:
+    """Where the programs note how far a stonewall let them come: never on DFS or RADOS."""
+    return "{path}/stonewall" if isinstance(access, PathAccess) else "{beside}"
 
 
 def place(access: Access, name: str) -> str:

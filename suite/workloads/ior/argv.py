@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case
 from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.aiori import place, target_arguments
+from fsmatrix.suite.workloads.aiori import place, status_file, target_arguments
 from fsmatrix.suite.workloads.base import Argv
 from fsmatrix.suite.workloads.ior.options import IorOptions
 
@@ -21,7 +21,6 @@ APIS: dict[str, tuple[str, ...]] = {
 SIGNATURE = "573"  # -G: separate invocations write and expect the same content
 FILE = "testfile"
 RANKS = "ranks.csv"
-STATUS = "stonewall"  # file in the run's directory: how far writing got
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class Invocation:
             words += ["-O", "stoneWallingWearOut=1"]
             # reading apart from writing must know how far writing got
             if keep and options.operations == "both" and what in ("w", "r"):
-                words += ["-O", f"stoneWallingStatusFile={{path}}/{STATUS}"]
+                words += ["-O", f"stoneWallingStatusFile={status_file(self.access)}"]
         return words
 
     def _checks(self, what: str) -> list[str]:

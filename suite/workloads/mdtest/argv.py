@@ -9,7 +9,7 @@ from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.engines.mdtest import RANKS_CSV
-from fsmatrix.suite.workloads.aiori import place, target_arguments
+from fsmatrix.suite.workloads.aiori import place, status_file, target_arguments
 from fsmatrix.suite.workloads.base import Argv
 from fsmatrix.suite.workloads.mdtest.options import LETTERS, MdtestOptions
 
@@ -21,7 +21,6 @@ APIS: dict[str, tuple[str, ...]] = {
 }
 DIRECTORY = "mdtest"
 RANKS = "ranks.csv"
-STATUS = "stonewall"  # file in the run's directory: how many files each process has
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Invocation:
         words = ["-W", str(int(options.stonewall))] if "create" in phases else []
         again = options.iterations > 1 and "remove" not in options.phases
         if tuple(phases) != options.phases or again:
-            words += ["-x", f"{{path}}/{STATUS}"]
+            words += ["-x", status_file(self.access)]
         return words
 
     def _backend(self, setup: bool) -> list[str]:

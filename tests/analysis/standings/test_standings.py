@@ -269,6 +269,15 @@ def test_invalid_runs_of_some_cells_do_not_ask_for_blocks_that_are_there() -> No
     assert int(command.rpartition("repetitions=")[2]) > 6
 
 
+def test_blocks_that_do_not_count_are_not_waited_for() -> None:
+    """All six are there, and one of them is invalid: finishing the campaign would do nothing."""
+    values = many({"a": 1e8, "b": 1.1e8}, 1, blocks=6, spread=0.06)
+    some = campaign(values, worst_finding=lambda t, _, b: "invalid" * (t == "b" and b < 1))
+    said = sentences(of(some), PLAN, "out")
+    assert said.todo.startswith("Add 1 block (6 in all)")
+    assert said.command == "fsmatrix run -o out --resume --set repetitions=7"
+
+
 def test_cells_that_are_all_of_a_level_are_named_by_it() -> None:
     values = many({"a": 2e8, "b": 1e8}, 6, spread=0.05)
     for name in ("p03", "p04", "p05"):  # b is twice, then half of a

@@ -135,6 +135,31 @@ def test_steps_of_every_place(runner: Runner) -> None:
     assert record.evidence.cpu.keys() == record.evidence.counters.keys() == {"mpi", "rank"}
 
 
+def test_a_file_beside_the_journals_is_for_later_steps_and_goes(runner: Runner) -> None:
+    runner.context.journal.mkdir(exist_ok=True)
+    work = Scripted(
+        Step("say", "mpi", "setup", Argv(("sh", "-c", "echo word > {beside}"))),
+        Step("read", "node", "timed", Argv(("cat", "{beside}"))),
+    )
+    record, _ = runner.run(job(work))
+    assert record.status == "ok", record.error
+    assert work.outputs[-1].stdout == "word\n"
+    assert not list(runner.context.journal.glob("*.beside"))
+
+
+def test_a_program_that_needs_a_directory_does_not_get_the_root(runner: Runner) -> None:
+    """As root it would write there, and measure another file system than the target's."""
+    access, runner.access = runner.access, Access("other", "t")
+    work = Scripted(Step("write", "node", "timed", Argv(("touch", "{path}/written"))))
+    try:
+        record, _ = runner.run(job(work))
+    finally:
+        runner.access = access
+    assert record.status == "failed"
+    assert record.error == "write: the program needs a directory; the target has none"
+    assert not Path("/written").exists()
+
+
 @pytest.mark.root
 @pytest.mark.needs("mounts")
 def test_a_measurement_is_kept_when_its_data_cannot_be_removed(

@@ -181,6 +181,9 @@ def test_later_invocations_know_where_the_stonewall_was() -> None:
         assert "-x {path}/stonewall" in words(step)
     (together,) = steps(workload(**SPLIT), "warm")
     assert "-x" not in words(together).split()
+    again = workload(stonewall=1, files_only=True, iterations=2, phases=["create", "stat"])
+    for step in steps(again, "warm", DFS):  # mdtest opens it with the C library
+        assert "-x {beside}" in words(step)
 
 
 def test_an_old_engine_is_not_asked_for_what_it_lacks() -> None:
