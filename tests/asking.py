@@ -43,6 +43,11 @@ def others() -> str:
     return "" if os.geteuid() == 0 else "needs root (to become another user)"
 
 
+def own_folders() -> str:
+    """Another user in pytest's folders, as the one of a database, where root may bind them."""
+    return mounting.root_refusal() if os.geteuid() == 0 else ""
+
+
 def c_player() -> str:
     """The C player, in this installation."""
     return "" if player._native is not None else f"the C player is not built: {COMPILER}"
@@ -96,6 +101,7 @@ QUESTIONS: Mapping[str, Callable[[], str]] = {
     "mounts": mounting.root_refusal,
     "loops": loops,
     "others": others,
+    "own folders": own_folders,
     "bare debian": bare_debian,
     "emulated nodes": agent.refusal,
     "ceph": ceph.missing,

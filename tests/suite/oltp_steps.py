@@ -24,7 +24,7 @@ from fsmatrix.suite.session.programs import Finished
 from fsmatrix.suite.session.programs import run as run_program
 from tests.waiting import PATIENCE
 
-NEEDED = pytest.mark.needs("postgresql")
+NEEDED = pytest.mark.needs("postgresql", "own folders")
 PROGRAM = (sys.executable, "-P", "-m", "fsmatrix.suite.oltp", "{scratch}")
 SETTINGS = {"shared_buffers": "8192kB", "max_wal_size": "64MB", "min_wal_size": "32MB"}
 SQLITE_SETTINGS = {

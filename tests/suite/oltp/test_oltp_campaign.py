@@ -18,7 +18,7 @@ from fsmatrix.suite.oltp.task import DATA
 from tests.suite.oltp_steps import left_running, named
 from tests.suite.running import Running, fsmatrix, ranks_of
 
-pytestmark = [pytest.mark.needs("postgresql"), pytest.mark.xdist_group("oltp")]
+pytestmark = [pytest.mark.needs("postgresql", "own folders"), pytest.mark.xdist_group("oltp")]
 CAMPAIGN = """
 campaign: oltp
 targets:

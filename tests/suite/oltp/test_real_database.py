@@ -32,7 +32,7 @@ from tests.suite.oltp_steps import (
     step,
 )
 
-pytestmark = [pytest.mark.needs("postgresql"), pytest.mark.xdist_group("oltp")]
+pytestmark = [pytest.mark.needs("postgresql", "own folders"), pytest.mark.xdist_group("oltp")]
 
 
 @pytest.fixture(scope="module")
