@@ -79,8 +79,6 @@ def test_flash_device_is_the_table_of_the_study() -> None:
     }
     refused = r"YOUR-HARD-DISK cannot be opened|needs root|no CAP_SYS_ADMIN"
     with pytest.raises(CampaignError, match=refused):
-        CampaignError, match=r"YOUR-HARD-DISK cannot be opened|needs root|no CAP_SYS_ADMIN"
-    ):
         build_plan("flash-device", here=True)
 
 
