@@ -22,6 +22,7 @@ class Cell:
     worst_finding: str
     findings: tuple[str, ...]  # audits, by name
     metrics: Mapping[str, Median]
+    invalid_by: tuple[str, ...] = ()  # audits that say so, by name
     doubts: tuple[str, ...] = ()  # audits that warn of runs that the medians are of, by name
     own: OwnSummary | None = None  # what the engine says of its iterations in these runs
 
@@ -35,7 +36,8 @@ class Cell:
         """What a reader must know: failed and invalid runs, findings."""
         parts = [f"{self.failed} failed"] if self.failed else []
         parts += [f"{self.invalid} invalid"] if self.invalid else []
-        parts += [f"{self.worst_finding}: {', '.join(self.findings)}"] if self.findings else []
+        named = self.invalid_by or self.findings
+        parts += [f"{self.worst_finding}: {', '.join(named)}"] if named else []
         return "; ".join(parts)
 
 

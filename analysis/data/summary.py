@@ -87,6 +87,7 @@ def summarise(
     counted = ~invalid(data) & (data["status"] == "ok")
     evidence = _Evidence(
         audits=audits_of(ds, kept, group),
+        refused=audits_of(ds, kept, group, ("invalid",)),
         warned=audits_of(ds, kept[counted], group[counted], ("warning",)),
         own=own_iterations.of_cells(ds, kept[counted], group[counted]),
     )
@@ -145,9 +146,10 @@ def invalid(data: Rows) -> Mask:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """Of each cell by its number: audits with a finding, those that warn, its own iterations."""
+    """Of each cell by its number: audits with a finding, the gravest, and its own iterations."""
 
     audits: Mapping[int, set[str]]
+    refused: Mapping[int, set[str]]
     warned: Mapping[int, set[str]]
     own: Mapping[int, OwnSummary]
 
@@ -193,6 +195,7 @@ def _cells(
                 worst_finding=severities[group],
                 findings=tuple(sorted(evidence.audits.get(group, ()))),
                 metrics=measured[group].metrics,
+                invalid_by=tuple(sorted(evidence.refused.get(group, ()))),
                 doubts=tuple(sorted(evidence.warned.get(group, ()))),
                 own=evidence.own.get(group),
             )

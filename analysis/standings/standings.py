@@ -202,7 +202,7 @@ def _doubts(values: Sequence[Values], pairs: Sequence[Pair]) -> tuple[str, ...]:
 
 def _why(cell: Cell) -> str:
     """Why a target has no valid value: "2 failed; 4 invalid (read-served-by-cache)"."""
-    audits = f" ({', '.join(cell.findings)})" if cell.findings else ""
+    audits = f" ({', '.join(cell.invalid_by)})" if cell.invalid_by else ""
     parts = [f"{cell.failed} failed"] if cell.failed else []
     parts += [f"{cell.invalid} invalid{audits}"] if cell.invalid else []
     return "; ".join(parts) or "not measured"

@@ -101,7 +101,9 @@ def tell(results: Path, wanted: str, as_json: bool) -> None:
         return
     console = terminal.console()
     engine = f"{record.engine} {record.engine_version}".rstrip()
-    head = f"{record.run_id}: {record.status}, {engine}, {record.started}, {record.duration:.1f} s"
+    invalid = sorted({one.audit for one in record.findings if one.severity == "invalid"})
+    verdict = f"{record.status}, invalid ({', '.join(invalid)})" if invalid else record.status
+    head = f"{record.run_id}: {verdict}, {engine}, {record.started}, {record.duration:.1f} s"
     terminal.line(console, head)
     if record.error:
         terminal.line(console, record.error, "red")

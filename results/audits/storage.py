@@ -268,8 +268,8 @@ AUDITS = (
         2,
         "phase",
         write_not_flushed,
-        "use fsync: end, or work that is larger than memory; blocks that were written several "
-        "times reach the device once",
+        "sync at the end (pattern: fsync: end; fio: end_fsync: true; IOR: fsync: true), or write "
+        "more than memory; blocks that were written several times reach the device once",
     ),
     Audit(
         "faster-than-device",

@@ -33,19 +33,26 @@ def cautions(members: Iterable[TargetMember], out: Path) -> Iterator[str]:
 
 def _shared(named: dict[str, tuple[Path, ...]]) -> Iterator[str]:
     """Targets on the same path, or on one disk by different ones."""
-    on: dict[str, dict[str, Path]] = {}  # disk, or path of an image -> target -> its path there
+    same: dict[Path, list[str]] = {}
+    for name, places in named.items():
+        for place in dict.fromkeys(places):
+            same.setdefault(place, []).append(name)
+    for place, names in same.items():
+        if len(names) > 1:
+            yield f"targets {' and '.join(names)} are on the same path {place}: is that meant?"
+    on: dict[str, dict[str, Path]] = {}  # disk -> target -> its path there
     for name, places in named.items():
         for place in places:
             with suppress(BackendError, OSError):
-                for disk in caution.disks_of(place) or {str(place)}:
+                for disk in caution.disks_of(place):
                     on.setdefault(disk, {})[name] = place
     said = set()
     for disk, paths in on.items():
-        names, used = " and ".join(paths), [*map(str, dict.fromkeys(paths.values()))]
-        if len(paths) < 2 or (names, *used) in said:
+        used = [*map(str, dict.fromkeys(paths.values()))]
+        who = " and ".join(paths)
+        if len(used) < 2 or (who, *used) in said:
             continue
-        said.add((names, *used))
+        said.add((who, *used))
         kind = "file system" if disk.startswith("0:") else "disk"
         where = f"on one {kind} by different paths ({', '.join(used)})"
-        where = f"on the same path {used[0]}" if len(used) == 1 else where
-        yield f"targets {names} are {where}: is that meant?"
+        yield f"targets {who} are {where}: is that meant?"

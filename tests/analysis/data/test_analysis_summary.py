@@ -94,6 +94,8 @@ def test_invalid_runs_are_left_out_unless_asked(tmp_path: Path) -> None:
     assert result.invalid_runs == 1
     (cell,) = result.cells
     assert (cell.runs, cell.invalid, cell.worst_finding) == (1, 1, "invalid")
+    assert cell.invalid_by == (bad.audit,)  # what only warns of a run is no reason for that
+    assert cell.notes == f"1 invalid; invalid: {bad.audit}"
     assert cell.findings == ("busy", "read-served-by-cache")
     assert cell.metrics["bandwidth"].median == pytest.approx(1e8)
     (cell,) = summary.summarise(ds, include=["invalid"]).cells

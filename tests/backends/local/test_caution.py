@@ -24,10 +24,14 @@ repetitions: 6
 """
 
 
-def notes(folder: Path, one: Path, two: Path) -> list[str]:
+def notes(folder: Path, one: Path, two: Path, *more: Path) -> list[str]:
     """What `plan` says beside its numbers."""
     file = folder / "places.yaml"
-    file.write_text(CAMPAIGN.format(one=one, two=two))
+    text = CAMPAIGN.format(one=one, two=two)
+    for number, path in enumerate(more):
+        other = f'  more{number}: {{backend: directory, options: {{path: "{path}"}}}}\n'
+        text = text.replace("workloads:", f"{other}workloads:")
+    file.write_text(text)
     done = fsmatrix("plan", file, "--json")
     assert done.returncode == 0, done.stderr
     return list(json.loads(done.stdout)["warnings"])
@@ -80,6 +84,10 @@ def test_two_targets_on_one_path_or_disk_are_asked_about(
     ]
     same = notes(tmp_path, one, tmp_path / "link" / "a")
     assert f"targets one and two are on the same path {one}: is that meant?" in same
+    both = [note for note in notes(tmp_path, one, one, two) if "is that meant?" in note]
+    assert both[0] == f"targets one and two are on the same path {one}: is that meant?"
+    assert both[1].startswith("targets one and two and more0 are on one disk by different paths")
+    assert len(both) == 2
     assert not any("is that meant?" in note for note in notes(tmp_path, one, tmp_path))
 
 
