@@ -283,7 +283,8 @@ class LocalBackend(Backend):
         """Of the mounted file system, else an estimate from the image's or device's size."""
         if access is not None:
             return provenance.space(path_of(access))
-        size, source = self._chosen.size, "estimate from the image"
+        size = self._chosen.size
+        source = f"estimate from the image (its size less {format_size(OWN_NEEDS)} and more)"
         if self._chosen.device:
             number = devices.number_of(self._chosen.device)
             size = whole(devices.device_facts(number), "capacity")

@@ -95,9 +95,11 @@ def exceeded(settings: Settings, cost: Estimate, room: Mapping[str, Space]) -> I
 
 def short_of_room(size: int, files: int, room: Space) -> Iterator[str]:
     """Why that many bytes and files do not fit at once."""
-    for what, needed, free in (("bytes", size, room.bytes), ("files", files, room.inodes)):
-        if free is not None and needed > free:
-            yield f"must hold {needed} {what} at once; {room.source} gives {free}"
+    if room.bytes is not None and size > room.bytes:
+        needed, free = format_size(size, 1), format_size(room.bytes, 1)
+        yield f"must hold {needed} at once; {room.source} gives {free}"
+    if room.inodes is not None and files > room.inodes:
+        yield f"must hold {files} files at once; {room.source} gives {room.inodes}"
 
 
 def most_held(cases: Iterable[Planned]) -> tuple[int, int]:

@@ -56,7 +56,7 @@ def test_fallbacks_take_part_until_there_are_two_to_compare(
     assert targets(plan) == taken
     assert [left.target for left in plan.left_out] == left_out
     for name in left_out:
-        reason = "does not work" if broken[name] == BROKEN else "must hold 16777216 bytes at once"
+        reason = "does not work" if broken[name] == BROKEN else "must hold 16.0MiB at once"
         said = [line for line in plan.warnings if line.startswith(f"target {name} is left out: ")]
         assert len(said) == 1
         assert reason in said[0]

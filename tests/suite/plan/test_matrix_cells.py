@@ -132,7 +132,7 @@ def test_limits_are_checked_before_anything_runs(body: str, message: str) -> Non
 
 def test_room_on_the_target_is_checked_in_bytes_and_files() -> None:
     head = HEAD.replace("backend: disk", "backend: disk, options: {size: 1MiB}")
-    message = "must hold 16777216 bytes at once; its option size gives 1048576"
+    message = "must hold 16.0MiB at once; its option size gives 1.0MiB"
     assert message in problems(head=head)[0]
     assert planned(head=head, here=False).cases
     head = HEAD + "  meta: {workload: meta, options: {files: 5000}}\n"

@@ -162,7 +162,7 @@ def test_what_is_refused_is_said_before_anything_is_made(tmp_path: Path) -> None
         much = PLAYER | {"options": "bytes_per_process: 32MiB"}
         done = fsmatrix("plan", write(tmp_path, device, much))
         assert done.returncode == 2
-        assert "must hold 67108864 bytes at once; size of the device gives 33554432" in done.stderr
+        assert "must hold 64.0MiB at once; size of the device gives 32.0MiB" in done.stderr
 
 
 def test_the_device_shrinks_in_a_run(tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def test_a_target_that_is_too_small_fails_or_is_counted(tmp_path: Path) -> None:
     file = campaign(tmp_path, f"trace: {path}", target=target)
     done = fsmatrix("run", file, "-o", tmp_path / "out")
     assert done.returncode == 2
-    assert "must hold 943718400 bytes at once" in " ".join(done.stderr.split())
+    assert "must hold 900.0MiB at once" in " ".join(done.stderr.split())
     path = trace(tmp_path / "grows.h5", grows)
     options = f"trace: {path}, fill: sparse"
     done = fsmatrix("plan", campaign(tmp_path, options, target=target))
