@@ -38,7 +38,7 @@ from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
 class DirectoryOptions(BackendOptions):
     """Which directory is used, and what it must be on."""
 
-    path: str  # absolute, or with ~, $HOME, $SCRATCH, other variables of its node ($TMPDIR: or /tmp)
+    path: str  # absolute, or with ~, $HOME, $SCRATCH, variables of its node ($TMPDIR: or /tmp)
     expect_mount: bool = False  # refuse a path on the root file system
     expect_fs: str = ""  # refuse another type of file system: "lustre", "nfs", "xfs"
     shared_place: Literal["refuse", "accept"] = Field(
