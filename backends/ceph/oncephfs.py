@@ -40,8 +40,10 @@ class OnCephfs(Levelled):
         own.finish(context)
 
     def space(self, access: Access | None = None) -> Space:
-        """What the data pool that new files get may still take."""
+        """What the data pool that new files get may still take; of prepared ones the least."""
         options = self._chosen
+        if access is None and options.levels is not None and options.levels.pools:
+            return pool_space(options.login, options.levels.named)
         level = inside(access.details, "level") if access else {}
         pool = str(level.get("pool", options.data_pool))
         try:

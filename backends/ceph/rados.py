@@ -145,9 +145,15 @@ class Rados(Levelled):
         )
 
     def space(self, access: Access | None = None) -> FreeSpace:
-        """What the pool may still take, by `ceph df` and its quota; others may fill it too."""
-        pool = expect(access, RadosAccess).pool if access else self._chosen.pool
-        return pool_space(self._chosen.login, [pool])
+        """What the pool may still take, by `ceph df` and its quota; others may fill it too.
+
+        Of several prepared pools the least, as long as none is chosen.
+        """
+        options = self._chosen
+        if access is None and options.levels is not None:
+            return pool_space(options.login, options.levels.named)
+        pool = expect(access, RadosAccess).pool if access else options.pool
+        return pool_space(options.login, [pool])
 
     # -- node leaders ------------------------------------------------------------------
     @classmethod

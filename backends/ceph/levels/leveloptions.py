@@ -84,6 +84,11 @@ class LevelOptions(BaseModel):
         """The redundancy as numbers of copies or chunks."""
         return parse_redundancy(self.redundancy)
 
+    @property
+    def named(self) -> list[str]:
+        """Names of the prepared pools."""
+        return [prepared.pool for prepared in self.pools]
+
     def class_of(self, level: Level) -> str:
         """Device class of a level; empty: all OSDs."""
         if "interface" not in level:

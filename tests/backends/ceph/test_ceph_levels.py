@@ -351,6 +351,8 @@ def test_prepared_pools(bed: CephTestbed, context: ProvisionContext) -> None:
     used = backend("rados", bed, {"pools": pools})
     assert used.agreement() == ""
     assert used.commands({"storage_nodes": 4}, "") == []
+    plain = backend("rados", bed, levels=None, pool=bed.pools["rados"]).space()
+    assert 0 < (used.space().bytes or 0) == pytest.approx(plain.bytes, rel=0.1)
     assert "lies on 4 hosts, not on 3" in used.level_refusal({"storage_nodes": 3})
     assert "must name exactly one pool" in used.level_refusal({"storage_nodes": 2})
     with provided(used, {"storage_nodes": 4}, context) as access:
