@@ -160,7 +160,7 @@ def test_a_target_without_space_is_refused(
         campaign.read_text().replace("bytes_per_process: 1MiB", "bytes_per_process: 900TiB")
     )
     assert call(monkeypatch, "run", campaign, "-o", tmp_path / "out") == 2
-    assert "bytes at once" in capsys.readouterr().err
+    assert "must hold 900.0TiB at once" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
