@@ -3,12 +3,15 @@
 locks/shard-<k>-of-<n>.json, or shard-<k>-of-<n>-blocks-<a>-<b>.json for a part of its
 blocks, says who holds it.  Whether the holder lives is told by boot id, pid and the process's
 start time; of another machine only by the scheduler of its job.  Lock files appear whole (a
-hard link), which also holds on NFS.
+hard link), which also holds on NFS.  The lock of a dead holder is removed by one process alone,
+the one that has made <lock file>.after-<the dead holder's digest>: two that found it dead could
+else remove the lock that a faster third has taken since.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import re
@@ -29,6 +32,8 @@ FOLDER = "locks"
 NAME = re.compile(r"shard-(\d+)-of-(\d+)(?:-blocks-(\d+)-(\d+))?\.json")
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 TRIES = 5
+PATIENCE = 100  # looks
+PAUSE = 0.05  # seconds between two looks at what another process is about to finish
 LIMIT = 1 << 16  # bytes of a lock file
 JobEnded = Callable[[str, str], bool]  # (scheduler's name, job) -> it is known to have ended
 
@@ -150,7 +155,7 @@ class ShardLock:
         A batch system that takes a node for dead starts its job again elsewhere, where the lock
         then looks stale.
         """
-        if self._mine is None or _read_patiently(self.path) == self._mine:
+        if self._mine is None or _read(self.path) == self._mine:
             return ""
         return f"the lock {self.path} was taken over: another run goes on with this part"
 
@@ -180,16 +185,40 @@ class ShardLock:
 
     def _clear(self, path: Path, me: Holder) -> None:
         """Remove a stale lock file; LockedError if its holder lives or may live."""
-        holder = _read_patiently(path)
-        if holder is None:
-            if not path.exists():
+        for _ in range(PATIENCE):
+            holder = self._dead(path, me)
+            if holder is None or self._remove(path, holder, me):
                 return
-            raise LockedError(
-                self.directory, f"the lock file {path} is damaged; if no run is live, remove it"
-            )
-        if not holder.gone(me, self._job_ended):
+            time.sleep(PAUSE)
+        raise LockedError(self.directory, f"another run has been removing {path} for seconds")
+
+    def _dead(self, path: Path, me: Holder) -> Holder | None:
+        """Its dead holder; None if it is gone.  LockedError as for `_clear`."""
+        holder = _read_patiently(path)
+        if holder is not None and not holder.gone(me, self._job_ended):
             raise LockedError(self.directory, _refusal(holder, path, me, self.directory))
-        _steal(path, holder)
+        return holder
+
+    def _remove(self, path: Path, dead: Holder, me: Holder) -> bool:
+        """Remove the lock file of `dead` by a claim; False if another process has one.
+
+        Who died with a claim of his own is succeeded in the same way.  Nobody makes `dead` the
+        holder again: once the lock file is another's, or gone, claims on `dead` mean nothing.
+        """
+        claims, last = [], dead
+        while True:
+            claims.append(path.with_name(f"{path.name}.after-{_digest(last)}"))
+            if _create(claims[-1], me):
+                break
+            other = _read_patiently(claims[-1])
+            if other is None or not other.gone(me, self._job_ended):
+                return False
+            last = other
+        if _read(path) == dead:
+            path.unlink(missing_ok=True)
+        for claim in claims:
+            claim.unlink(missing_ok=True)
+        return True
 
 
 def _refusal(holder: Holder, path: Path, me: Holder, directory: Path) -> str:
@@ -233,26 +262,19 @@ def _create_without_link(path: Path, text: str) -> bool:
     return True
 
 
-def _steal(path: Path, holder: Holder) -> None:
-    """Remove the lock file of `holder`, unless another process was faster."""
-    aside = asides.beside(path.with_name(f"{path.name}.stale"), end="")
-    try:
-        path.rename(aside)
-    except FileNotFoundError:
-        return
-    stolen = _read(aside)
-    if stolen is not None and stolen != holder:
-        _create(path, stolen)  # a living one, just made: give it back
-    aside.unlink(missing_ok=True)
+def _digest(holder: Holder) -> str:
+    return hashlib.sha256(repr(holder).encode()).hexdigest()[:16]
 
 
 def _read_patiently(path: Path) -> Holder | None:
+    """The holder in a lock file; None if there is none.  LockedError if it stays damaged."""
     for _ in range(TRIES):
         holder = _read(path)
         if holder is not None or not path.exists():
             return holder
-        time.sleep(0.05)
-    return None
+        time.sleep(PAUSE)
+    text = f"the lock file {path} is damaged; if no run is live, remove it"
+    raise LockedError(path.parent.parent, text)
 
 
 def _read(path: Path) -> Holder | None:

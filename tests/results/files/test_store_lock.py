@@ -3,8 +3,10 @@
 import json
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import pytest
 
@@ -109,6 +111,50 @@ def test_a_killed_holder_is_not_in_the_way(out, k, n):
             assert locks(out) == [f"shard-{k}-of-{n}.json"]
 
 
+KILLED_WHILE_IT_REMOVES = (
+    "import os, pathlib, signal, sys; from fsmatrix.results.files.lock import ShardLock\n"
+    "real = pathlib.Path.unlink\n"
+    "def unlink(path, *args, **more):\n"
+    "    if path.name == 'shard-1-of-1.json':\n"
+    "        os.kill(os.getpid(), signal.SIGKILL)\n"
+    "    real(path, *args, **more)\n"
+    "pathlib.Path.unlink = unlink\n"
+    "ShardLock(sys.argv[1]).acquire()\n"
+)
+
+
+def test_killed_while_it_removes_a_dead_one_s_lock_and_its_successor_too(out):
+    forge(out, started=1)
+    for count in (1, 2):
+        argv = [sys.executable, "-P", "-c", KILLED_WHILE_IT_REMOVES, str(out)]
+        assert subprocess.run(argv, timeout=PATIENCE).returncode == -signal.SIGKILL
+        assert len(locks(out)) == 1 + count, "each left its claim"
+    with ShardLock(out) as lock:
+        assert_taken(lock)
+        assert locks(out) == ["shard-1-of-1.json"]
+
+
+def test_who_is_slower_leaves_the_lock_of_who_was_faster_alone(out, monkeypatch):
+    forge(out, started=1)
+    with ExitStack() as stack:
+        seen = []
+
+        def gone(holder, *args):
+            if not seen:
+                seen.append(holder)
+                stack.enter_context(Other(out, 1, 1))
+                seen.append((out / "locks" / "shard-1-of-1.json").stat().st_ino)
+                return True
+            return dead(holder, *args)
+
+        dead = Holder.gone
+        monkeypatch.setattr(Holder, "gone", gone)
+        with pytest.raises(LockedError, match="job9"):
+            ShardLock(out).acquire()
+        assert (out / "locks" / "shard-1-of-1.json").stat().st_ino == seen[1]
+        assert locks(out) == ["shard-1-of-1.json"]
+
+
 def forge(out, **changes):
     """A lock file of a holder that differs from this process."""
     (out / "locks").mkdir(exist_ok=True)
@@ -188,7 +234,8 @@ def _compete(out, start, results):
     start.wait()
 
 
-def test_only_one_of_many_gets_it(out):
+@pytest.mark.parametrize("attempt", range(5))
+def test_only_one_of_many_gets_it(out, attempt):
     forge(out, started=1)  # and a stale one is in the way
     context = multiprocessing.get_context("fork")
     start, results = context.Barrier(9), context.Queue()
