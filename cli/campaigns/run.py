@@ -95,7 +95,9 @@ def run(
     whole = plan.request.shard == (1, 1) and plan.request.blocks is None
     written = _finish(out, whole and report and not (summary.interrupted or summary.stopped))
     if mode != "json":
-        _tell(console, summary, written, out)
+        _tell(console, summary, whole, out)
+        if written is not None:
+            terminal.line(console, f"report: {written}")
     if requeue and summary.signal == signal.SIGUSR1:
         _requeue(console, summary, place)
     raise typer.Exit(_status(summary))
@@ -178,10 +180,10 @@ def _finish(out: Path, wanted: bool) -> Path | None:
     return write_report(store.merge(), out / "report.html", place=str(out))
 
 
-def _tell(console: Console, summary: Summary, written: Path | None, out: Path) -> None:
+def _tell(console: Console, summary: Summary, whole: bool, out: Path) -> None:
     tally = summary.tally
     before = f"; {summary.skipped} were there before" * bool(summary.skipped)
     terminal.line(console, f"{plural(tally.runs, 'run')}: {tally.says}{before}; results in {out}")
     common.say_failures(console, [(run, "failed", reason) for run, reason in summary.failures])
-    if written is not None:
-        terminal.line(console, f"report: {written}")
+    if tally.failed and whole:
+        terminal.line(console, f"to try them again: fsmatrix run -o {out} --resume --retry-failed")

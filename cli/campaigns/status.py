@@ -144,6 +144,8 @@ def show(console: Console, state: Status, directory: Path) -> None:
             f"{state.lost} runs have no job: fsmatrix submit -o {directory} --resume",
             "red",
         )
+    elif state.failures and not state.under_way:
+        say(f"to try them again: fsmatrix submit -o {directory} --resume --retry-failed")
     if state.expected is not None:
         terminal.line(
             console, f"expected end: not before {state.expected.isoformat(' ', 'minutes')}"

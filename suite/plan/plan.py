@@ -15,7 +15,7 @@ from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.suite.campaign.find import find
 from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse
 from fsmatrix.suite.campaign.settings import Settings, Source, examine
-from fsmatrix.suite.campaign.yamlio import KeyPath, dotted
+from fsmatrix.suite.campaign.yamlio import KeyPath, dotted, flatten
 from fsmatrix.suite.cases.cases import Cases, Planned, expand
 from fsmatrix.suite.cases.factors import default_options
 from fsmatrix.suite.cases.resolve import Members, TargetMember, members
@@ -134,7 +134,7 @@ class Plan:
         More repetitions and other limits continue the same campaign: the order of what was
         planned before does not change with them.
         """
-        return digest([self.seed, _lasting(self.settings)])
+        return digest([self.seed, _kept(self.settings)])
 
 
 def build_plan(
@@ -269,7 +269,13 @@ def _repetitions(settings: Settings, request: Request) -> int:
     return min(repetitions, asked.stop * block) - asked.start * block
 
 
-def _lasting(settings: Settings) -> JsonObject:
+def lasting(settings: Settings) -> Iterator[tuple[str, Json]]:
+    """Key paths and values of what a resumed campaign must have in common."""
+    for path, value in flatten(_kept(settings)):
+        yield dotted(path), value
+
+
+def _kept(settings: Settings) -> JsonObject:
     """What a resumed campaign must have in common; settings that a later version adds do not count
     while they are as they were."""
     return settings.campaign.model_dump(mode="json", exclude=CONTINUED, exclude_defaults=True)
@@ -282,7 +288,7 @@ def _seed(settings: Settings, request: Request) -> int:
         return settings.campaign.seed
     if request.shard != (1, 1) or request.blocks is not None:
         # all parts must come to the same one by themselves
-        return int(digest(_lasting(settings)), 16) >> 11
+        return int(digest(_kept(settings)), 16) >> 11
     return secrets.randbelow(2**53)
 
 

@@ -329,7 +329,7 @@ class Conductor:
         hopeless = fullness.hopeless(spec, todo, space)
         todo[:] = [each for each in todo if each not in hopeless]
         if hopeless:
-            self._give_up(hopeless, fullness.reason(record, self.store.directory))
+            self._give_up(hopeless, fullness.reason(record))
 
     def _count(self, written: int) -> None:
         """Stop when the runs of this conductor have written more than is allowed."""

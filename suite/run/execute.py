@@ -23,7 +23,7 @@ from fsmatrix.results.files.lock import ShardLock
 from fsmatrix.results.files.store import CAMPAIGN, Store, StoreError
 from fsmatrix.results.units import format_size, plural
 from fsmatrix.suite.campaign.problems import CampaignError, Origin, refuse
-from fsmatrix.suite.campaign.settings import Source
+from fsmatrix.suite.campaign.settings import Source, examine
 from fsmatrix.suite.campaign.site import quiet
 from fsmatrix.suite.cases.engines import Engines, first_version
 from fsmatrix.suite.plan import limits
@@ -31,7 +31,7 @@ from fsmatrix.suite.plan.as_json import plan_json
 from fsmatrix.suite.plan.choice import LeftOut
 from fsmatrix.suite.plan.fairness import deployment_of
 from fsmatrix.suite.plan.order import Plot
-from fsmatrix.suite.plan.plan import Plan, Request, build_plan
+from fsmatrix.suite.plan.plan import Plan, Request, build_plan, lasting
 from fsmatrix.suite.run.batch import Batch
 from fsmatrix.suite.run.conductor import Attachment, Conductor
 from fsmatrix.suite.run.events import Event, Listener
@@ -43,6 +43,7 @@ from fsmatrix.suite.session.stopping import StopFlag
 # bytes, the least: files of runs of one process; campaign.h5 and report.html of one run
 RUN_BYTES = 40_000
 WHOLE_BYTES = 6_000_000
+MOST_TOLD = 3  # settings
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,9 @@ def open_store(plan: Plan, out: Path, resume: bool) -> Store:
             raise refuse(
                 Origin(str(out)),
                 "",
-                f"holds another campaign ({before.campaign}, seed {before.seed}); resume "
-                "it with the same campaign and settings, or choose another directory",
+                f"holds another campaign ({before.campaign}, seed {before.seed}): "
+                f"{_differences(before, plan)}; resume it with the same campaign and settings "
+                f"(fsmatrix run -o {out} --resume), or choose another directory",
             )
         looks = _looks(store, before.looks, repetitions)
         if looks != before.looks:
@@ -107,6 +109,17 @@ def open_store(plan: Plan, out: Path, resume: bool) -> Store:
     if text:
         write_whole(stored, json.dumps(text | {"looks": looks}).encode())
     return store
+
+
+def _differences(before: StoredPlan, plan: Plan) -> str:
+    """The first settings that differ, as they were and are now."""
+    then, _ = examine(before.source, before.request.sets)
+    old, new = ({} if each is None else dict(lasting(each)) for each in (then, plan.settings))
+    old["seed"], new["seed"] = before.seed, plan.seed
+    names = [name for name in {**new, **old} if old.get(name) != new.get(name)]
+    told = [f"{name} was {old.get(name)} and is {new.get(name)}" for name in names[:MOST_TOLD]]
+    told += [f"{plural(len(names) - len(told), 'other setting')} too"] * (len(names) > len(told))
+    return ", ".join(told) or "its settings mean something else in this version or at this site"
 
 
 def _no_room(plan: Plan, out: Path) -> str:

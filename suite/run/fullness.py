@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from fsmatrix.backends.base import Space
 from fsmatrix.backends.errors import BackendError
@@ -51,9 +50,6 @@ def _needs(spec: RunSpec) -> tuple[int, int]:
     return needs.space, needs.files
 
 
-def reason(record: RunRecord, out: Path) -> str:
-    """Why they are not begun, and what to do."""
-    return (
-        f"not begun, because a run before met a full target ({record.error}): make room there, "
-        f"then fsmatrix run -o {out} --resume --retry-failed"
-    )
+def reason(record: RunRecord) -> str:
+    """Why they are not begun."""
+    return f"not begun, because a run before met a full target ({record.error}): make room there"

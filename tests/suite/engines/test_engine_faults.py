@@ -195,6 +195,7 @@ def test_a_killed_conductor_leaves_no_engine(
         check=False,
     )
     assert again.returncode == 1, "that run passes its deadline"
+    assert "to try them again: fsmatrix run -o " in again.stdout + again.stderr
     left = list(temporary.glob("fsmatrix-work-*"))
     assert left == [], "folders of killed programs are removed by the next conductor"
 

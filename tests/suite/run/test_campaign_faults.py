@@ -41,6 +41,11 @@ def test_campaign_runs_and_resumes_to_nothing(tmp_path: Path, target: Path) -> N
     other = fsmatrix("run", campaign, "-o", out, "--resume", "--seed", "8")
     assert other.returncode == 2
     assert "another campaign" in other.stderr
+    assert "seed was 7 and is 8; resume it" in other.stderr
+    sets = ("--set", "factors.pattern=[seq-read]", "--set", "repetitions=9")
+    other = fsmatrix("run", campaign, "-o", out, "--resume", *sets)
+    assert "factors.pattern was" in other.stderr
+    assert "repetitions" not in other.stderr, "more of the same campaign"
 
 
 def test_killed_rank_fails_one_run_and_the_rest_goes_on(tmp_path: Path, target: Path) -> None:

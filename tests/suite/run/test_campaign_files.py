@@ -204,7 +204,7 @@ def test_no_space_in_the_middle_of_a_run(tmp_path: Path) -> None:
             )
         given_up = [event["text"] for event in running.events if event["event"] == "given_up"]
         assert given_up
-        assert all(f"run -o {out} --resume --retry-failed" in text for text in given_up)
+        assert all("make room there" in text for text in given_up)
         assert (place / "sentinel").stat().st_size == 30 << 20
         assert sorted(os.listdir(place)) == ["lost+found", "sentinel"]
     finally:
