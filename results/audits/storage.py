@@ -20,6 +20,7 @@ from fsmatrix.results.audits.base import (
     uncached,
     window,
 )
+from fsmatrix.results.audits.engines import notes
 from fsmatrix.results.evidence.deployment import DURABLE
 from fsmatrix.results.evidence.evidence import Limits
 from fsmatrix.results.evidence.values import inside
@@ -52,6 +53,8 @@ def read_served_by_cache(record: RunRecord) -> Iterator[Remark]:
             f"declared {_declared(record, phase)}, but of {size(wanted)} read only {size(came)} "
             f"({came / wanted:.0%}) came from the device or the network"
         )
+        again = [note.message for note in notes(record, "reread") if note.phase == phase.name]
+        message = "; ".join([message, *again])
         yield "invalid", phase.name, message, counters | {"bytes_read": wanted}
 
 
@@ -233,7 +236,8 @@ AUDITS = (
         "phase",
         read_served_by_cache,
         "find the cache (page cache of an image file, client, server, a compressing or "
-        "deduplicating store) and empty it, or declare the state warm",
+        "deduplicating store) and empty it, give a job that reads its data twice more of it, or "
+        "declare the state warm",
     ),
     Audit(
         "read-served-by-servers",

@@ -91,6 +91,18 @@ def test_reordering_on_one_node_is_judged_by_where_the_bytes_came_from(
     assert says in finding.message
 
 
+def test_who_reads_its_data_twice_is_named_where_a_cache_served_it() -> None:
+    note = {"key": "reread", "message": "job a went over its 10 MB 10 times", "phase": "read"}
+    cache = {"cache": {"read": {"declared": "cold", "state": "cold"}}}
+    (finding,) = found(record(note, **read_bytes(10 * MB), **cache), "read-served-by-cache")
+    assert finding.message.endswith(
+        "came from the device or the network; job a went over its 10 MB 10 times"
+    )
+    other = {**note, "phase": "write"}
+    (finding,) = found(record(other, **read_bytes(10 * MB), **cache), "read-served-by-cache")
+    assert "job a" not in finding.message
+
+
 def test_every_note_of_our_parsers_is_known() -> None:
     """The literal keys in the sources of parsers and workloads."""
     used = set()
