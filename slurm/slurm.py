@@ -58,6 +58,11 @@ CURES = (
     ("invalid partition", "sinfo lists them; slurm.partition says which"),
     ("invalid account", "sacctmgr show associations user=$USER lists them; slurm.account says it"),
     ("invalid qos", "sacctmgr show qos lists them; slurm.qos says which"),
+    (
+        "configuration source",
+        "this machine is in no Slurm cluster, or SLURM_CONF does not name the slurm.conf of one "
+        "(fsmatrix testbed up slurm prints its own)",
+    ),
     ("submit limit", "when some have ended, `fsmatrix submit --resume` goes on"),
 )
 

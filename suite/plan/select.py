@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from fsmatrix.results.evidence.values import Json
@@ -12,6 +12,7 @@ from fsmatrix.results.units import parse_size
 from fsmatrix.suite.campaign.problems import Origin, refuse
 from fsmatrix.suite.cases.cases import Planned
 
+MOST_NAMED = 8  # values of a coordinate
 
 def only(cases: Iterable[Planned], expressions: Sequence[str]) -> list[Planned]:
     """Cases that match: `key=value,key=value`, values with * and ?; sizes as 4KiB or 4096.
@@ -24,8 +25,8 @@ def only(cases: Iterable[Planned], expressions: Sequence[str]) -> list[Planned]:
     if not expressions:
         return chosen
     source = f"--only {','.join(expressions)}"
-    wanted = _wanted(expressions, source)
     coordinates = {"case"}.union(*(planned.coordinates for planned in chosen))
+    wanted = _wanted(expressions, source, coordinates)
     for key in wanted:
         if key not in coordinates:
             raise refuse(Origin(source), key, f"no such coordinate{did_you_mean(key, coordinates)}")
@@ -35,16 +36,30 @@ def only(cases: Iterable[Planned], expressions: Sequence[str]) -> list[Planned]:
         if all(_matches(planned, key, values) for key, values in wanted.items())
     ]
     if not kept:
-        raise refuse(Origin(source), "", f"matches none of {len(chosen)} cases")
+        raise refuse(Origin(source), "", _nothing(chosen, wanted))
     return kept
 
 
-def _wanted(expressions: Sequence[str], source: str) -> dict[str, list[str]]:
+def _nothing(chosen: Sequence[Planned], wanted: Mapping[str, Sequence[str]]) -> str:
+    """Why no case matches: the first key none of whose values is there, and those that are."""
+    text = f"matches none of {len(chosen)} cases"
+    for key, patterns in wanted.items():
+        if key != "case" and not any(_matches(planned, key, patterns) for planned in chosen):
+            values = sorted({_text(planned.coordinates.get(key)) for planned in chosen})
+            more = f" and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else ""
+            return f"{text}: {key} is {', '.join(values[:MOST_NAMED])}{more}"
+    return text
+
+
+def _wanted(
+    expressions: Sequence[str], source: str, coordinates: Iterable[str]
+) -> dict[str, list[str]]:
     wanted: dict[str, list[str]] = {}
     for part in ",".join(expressions).split(","):
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
-            raise refuse(Origin(source), "", f"{part!r} is not key=value")
+            keys = ", ".join(sorted(coordinates))
+            raise refuse(Origin(source), "", f"{part!r} is not key=value (keys: {keys})")
         wanted.setdefault(key.strip(), []).append(value.strip())
     return wanted
 
@@ -61,8 +76,7 @@ def _matches(planned: Planned, key: str, patterns: Iterable[str]) -> bool:
 
 
 def _one(value: Json, pattern: str) -> bool:
-    text = value if isinstance(value, str) else json.dumps(value)
-    if fnmatchcase(text, pattern):
+    if fnmatchcase(_text(value), pattern):
         return True
     if isinstance(value, bool) or not isinstance(value, int):
         return False
@@ -70,3 +84,7 @@ def _one(value: Json, pattern: str) -> bool:
         return parse_size(pattern) == value
     except (ValueError, OverflowError):
         return False
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -175,6 +175,8 @@ def test_a_target_without_space_is_refused(
         (["run", "smoke", "--set", "repetitions"], "key.path=value"),
         (["run", "smoke", "--set", "repetitions=many"], "repetitions"),
         (["run", "smoke", "--only", "colour=red"], "no such coordinate"),
+        (["run", "smoke", "--only", "seq-read"], "'seq-read' is not key=value (keys: "),
+        (["run", "smoke", "--only", "target=far"], "cases: target is "),
         (["show", "/no/such/dir"], "does not exist"),
         (["report", "/no/such/dir"], "does not exist"),
         (["show", "/etc/passwd"], "passwd"),
