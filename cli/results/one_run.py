@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LONGEST_LOG = 256 << 20  # bytes of a job's log
 MOST_NAMED = 5  # of several that were meant
+NONE = "{} has no run whose id begins so, and no job or part of a submission that is called so"
 UNSET: tuple[Json, ...] = (None, "", [])  # levels that say nothing
 
 
@@ -72,7 +73,7 @@ def read(results: Path, wanted: str) -> RunRecord:
         return store.read(found[0])
     more = ", ..." if len(found) > MOST_NAMED else ""
     which = f"{len(found)} runs begin so: {', '.join(found[:MOST_NAMED])}{more}"
-    raise refuse(Origin(f"run {wanted}"), "", which if found else f"{results} has no such run")
+    raise refuse(Origin(f"run {wanted}"), "", which if found else NONE.format(results))
 
 
 def _of_job(results: Path, wanted: str) -> dict[str, str]:

@@ -76,7 +76,12 @@ class Outcome:
         counts = [plural(len(self.hosts), "host")] if len(self.hosts) > 1 else []
         if len(self.directories) > 1:
             counts.insert(0, f"{len(self.directories)} directories")
-        return f"{' and '.join(counts)} and no target: --map, or --set target=" if counts else ""
+        if not counts:
+            return ""
+        return (
+            f"these runs come from {' and '.join(counts)}, and no target tells them apart: name "
+            "their targets with --map, or --set target=NAME if they are of one storage"
+        )
 
     def learn(self, environment: JsonObject) -> None:
         """What the record of a run says of its storage."""

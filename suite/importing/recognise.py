@@ -16,6 +16,8 @@ from fsmatrix.suite.importing.files import (
     UnreadableError,
     read,
 )
+from fsmatrix.traces.importing.base import head
+from fsmatrix.traces.importing.importing import format_of
 
 
 class NotRecognisedError(Exception):
@@ -57,10 +59,16 @@ class Text:
 
 def of_file(entry: InputEntry, formats: Formats) -> Text:
     """A file by its content.  NotRecognisedError, UnreadableError."""
-    content = _read(entry)
-    matching = registry.matching(content.text, formats.files)
-    if not matching:
-        raise NotRecognisedError("not the output of a program that is known here")
+    try:
+        content = _read(entry)
+        matching = registry.matching(content.text, formats.files)
+        if not matching:
+            raise NotRecognisedError("not the output of a program that is known here")
+    except NotRecognisedError as error:
+        if trace := format_of(head(entry.path)):
+            text = f"a trace of the format {trace}: `fsmatrix trace import` reads it"
+            raise NotRecognisedError(text) from error
+        raise
     first = matching[0].format
     return Text(
         entry,

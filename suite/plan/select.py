@@ -14,6 +14,7 @@ from fsmatrix.suite.cases.cases import Planned
 
 MOST_NAMED = 8  # values of a coordinate
 
+
 def only(cases: Iterable[Planned], expressions: Sequence[str]) -> list[Planned]:
     """Cases that match: `key=value,key=value`, values with * and ?; sizes as 4KiB or 4096.
 

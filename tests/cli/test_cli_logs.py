@@ -48,7 +48,7 @@ def test_what_a_run_printed_goes_to_a_file_or_the_screen(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("nosuch",), "error: run nosuch: out has no such run"),
+        (("nosuch",), "error: run nosuch: out has no run whose id begins so, and no job or part"),
         (("",), "runs begin so: "),
         (("PLAYER",), "no program printed anything"),
         (("FIO", "--text", "x"), "--text x: no such text; there are 00-write/n1/stdout, "),

@@ -62,17 +62,22 @@ def import_traces(
         return Imported(name, writer.operations, header)
 
 
+def format_of(begin: bytes) -> str:
+    """The format of a file that begins so (base.head); empty: none that is known."""
+    names = IMPORTERS.names()
+    return next((name for name in names if IMPORTERS.load(name).recognises(begin)), "")
+
+
 def _recognised(inputs: Sequence[Path]) -> str:
     """The one format of all inputs."""
-    importers = {name: IMPORTERS.load(name) for name in IMPORTERS.names()}
     common = ""
     for path in inputs:
         begin = head(path)
         if not begin:
             raise TraceError(path, "is empty")
-        name = next((name for name, each in importers.items() if each.recognises(begin)), "")
+        name = format_of(begin)
         if not name:
-            formats = ", ".join(importers)
+            formats = ", ".join(IMPORTERS.names())
             advice = next((text for sign, text in NEARLY if sign in begin), "")
             advice = advice or f"not a trace of a known format; name one with --format: {formats}"
             raise TraceError(path, advice)

@@ -259,12 +259,30 @@ def outputs(folder: Path, *directories: str) -> Path:
     return folder
 
 
+def test_a_trace_is_told_from_what_nobody_knows(tmp_path: Path) -> None:
+    (tmp_path / "calls").write_text(
+        '7 12:00:00.000001 openat(AT_FDCWD, "/a", O_RDONLY) = 3 <0.000010>\n'
+        "7 12:00:00.000021 close(3) = 0 <0.000010>\n"
+    )
+    (tmp_path / "letter").write_text("Dear Sir,\n")
+    bad = Import(tmp_path / "out.h5", labeller((), None))
+    with pytest.raises(CampaignError):
+        bad.run(find([tmp_path], frozenset()))
+    assert dict((Path(file).name, why) for file, why in bad.outcome.not_recognised) == {
+        "calls": "a trace of the format strace: `fsmatrix trace import` reads it",
+        "letter": "not the output of a program that is known here",
+    }
+
+
 def test_outputs_of_different_storage_without_a_target_are_told(tmp_path: Path) -> None:
     def mixed(name: str, *directories: str, sets: tuple[str, ...] = ()) -> str:
         files = find([outputs(tmp_path / name, *directories)], frozenset())
         return Import(tmp_path / f"{name}.h5", labeller(sets, None)).run(files).mixed
 
-    asked = "2 directories and no target: --map, or --set target="
+    asked = (
+        "these runs come from 2 directories, and no target tells them apart: name their targets "
+        "with --map, or --set target=NAME if they are of one storage"
+    )
     assert mixed("two", "/mnt/a", "/mnt/b") == asked
     assert mixed("named", "/mnt/a", "/mnt/b", sets=("target=x",)) == ""
     assert mixed("same", "/mnt/a", "/mnt/a") == ""
