@@ -34,6 +34,10 @@ CPU = "max,la57=off"  # what wheels may want; page tables of 4 levels are faster
 SHARE = Path("/run/guest")  # in the guest: the folder of this run, writable
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _KILL_SECONDS = 10.0
+# A task that waits for 120 s in a way that no signal ends: the kernel prints where, and ends.
+_STACKS = 8000  # characters
+_HUNG = "INFO: task "
+_KERNEL = "console=ttyS0 panic=-1 hung_task_panic=1 loglevel=7 mitigations=off"
 
 # What the guest does: the command, its status, an immediate stop.
 _JOB = """cd {folder}
@@ -49,6 +53,10 @@ sleep 60
 
 class GuestFailed(Exception):
     """The guest did not come to the end of its command; the text holds its last words."""
+
+
+class KernelHung(GuestFailed):
+    """The guest's kernel hung: a task waits for ever and cannot be killed."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,8 @@ class Guest:
         `disks`: sizes in bytes; empty disks /dev/vda, /dev/vdb, ...  `share`: folder of the
         host that the guest has, writable, at SHARE.  `network`: eth0 by QEMU's user
         networking.  `before`: in front of QEMU's own argv (`nsenter --net=...`).
-        GuestFailed if the guest stops without a status, or does not within `timeout` seconds.
+        GuestFailed if the guest stops without a status, or does not within `timeout` seconds;
+        KernelHung if its kernel had a task for 120 s that waits and cannot be killed.
         Nothing stays: QEMU ends with us, also if we are killed, and the disks are removed.
         """
         with tempfile.TemporaryDirectory(prefix="fsmatrix-guest-") as name:
@@ -128,7 +137,7 @@ class Guest:
         argv += ["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]
         argv += ["-serial", f"file:{place / 'console'}", "-monitor", "none"]
         argv += ["-kernel", str(self.image), "-initrd", str(self.initramfs)]
-        argv += ["-append", "console=ttyS0 panic=-1 quiet mitigations=off"]
+        argv += ["-append", _KERNEL]
         argv += [
             "-virtfs",
             "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap",
@@ -182,10 +191,14 @@ def _wait(command: Sequence[str], place: Path, shared: Path, timeout: float) -> 
 
 def _result(place: Path, shared: Path) -> Result:
     status = _text(shared / "status").strip()
+    console = _text(place / "console")
+    if not status and (hung := console.find(_HUNG)) >= 0:
+        text = f"{console[hung:][:_STACKS]}\n-- output:\n{_text(shared / 'output')[-4000:]}"
+        raise KernelHung(f"the guest's kernel hung: {text}")
     if not status:
         text = f"the guest stopped before its command ended{_last_words(place, shared)}"
         raise GuestFailed(text)
-    return Result(int(status), _text(shared / "output"), _text(place / "console"))
+    return Result(int(status), _text(shared / "output"), console)
 
 
 def _last_words(place: Path, shared: Path) -> str:

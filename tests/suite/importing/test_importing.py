@@ -268,7 +268,7 @@ def test_a_trace_is_told_from_what_nobody_knows(tmp_path: Path) -> None:
     bad = Import(tmp_path / "out.h5", labeller((), None))
     with pytest.raises(CampaignError):
         bad.run(find([tmp_path], frozenset()))
-    assert dict((Path(file).name, why) for file, why in bad.outcome.not_recognised) == {
+    assert {Path(file).name: why for file, why in bad.outcome.not_recognised} == {
         "calls": "a trace of the format strace: `fsmatrix trace import` reads it",
         "letter": "not the output of a program that is known here",
     }
