@@ -85,6 +85,16 @@ def test_whatever_else_varies_gets_rows_of_its_own_and_pages() -> None:
     assert any("Only storage nodes 2" in said for said in one.says)
 
 
+def test_a_panel_is_as_wide_as_its_bars_need() -> None:
+    def width(chunks: int) -> float:
+        levels = {"chunk": tuple(4096 << n for n in range(chunks)), "processes_per_node": (1, 2, 4)}
+        made = bars(studies.campaign(lambda _: {"bandwidth": 1e6}, levels), "bandwidth")
+        return float(made.figure().get_figwidth())
+
+    assert width(12) >= 0.2 * 12 * 3
+    assert width(12) > width(6)
+
+
 def failed(ds: xr.Dataset, which: Any) -> xr.Dataset:
     status = np.where(which, "failed", ds["status"].values)
     return ds.assign(status=("run", status))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy import stats
 
-from fsmatrix.analysis.studies.io500 import families, phases, ranges
+from fsmatrix.analysis.studies.io500 import chart, families, phases, ranges
 from fsmatrix.analysis.studies.io500.result import Io500Study
 from fsmatrix.analysis.studies.io500.study import io500
 from fsmatrix.analysis.studies.io500.submissions import Submission, size_class, submissions
@@ -154,6 +156,17 @@ def test_the_most_telling_name_counts(tmp_path: Path) -> None:
     )
     submission(tmp_path, "U/Lustre site/scratch/2023/submission-2", summary(values(2)))
     assert [x.family for x in study(tmp_path).submissions] == ["Ceph", "Lustre"]
+
+
+def test_families_with_as_many_client_nodes_stand_beside_each_other(tmp_path: Path) -> None:
+    for number, family in enumerate(("DAOS", "Lustre", "CephFS"), 1):
+        place = f"U/s{number}/scratch/2023/submission-1"
+        submission(tmp_path, place, summary(values(number)), 10, filesystem_type=family)
+    (axes,) = chart.draw(study(tmp_path), 0).axes
+    places = sorted(float(np.asarray(drawn.get_offsets())[0, 0]) for drawn in axes.collections)
+    assert len(places) == 3
+    assert all(low < high for low, high in itertools.pairwise(places))
+    assert places == pytest.approx([10] * 3, rel=0.15)
 
 
 # -- medians and ranges --------------------------------------------------------------------------
