@@ -47,8 +47,10 @@ def _full(place: Place, where: Path, outcome: Outcome, rng: random.Random) -> No
     _do("mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "chaos", str(where))
     if where != place.store:  # the foreign things in it are hidden
         (where / "theirs").write_text("not yours\n")
-    if where == place.target:
+    if where == place.target:  # in memory, which only a reference may be
         (where / "empty").mkdir()
+        campaign = place.folder / "campaign.yaml"
+        campaign.write_text(campaign.read_text().replace("{here: {", "{here: {reference: true, "))
     outcome.faults = 1
     command = kills.start(place, rng)
     outcome.hit(command)
