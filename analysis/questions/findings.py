@@ -53,13 +53,15 @@ class Findings:
 
     runs: int  # all that were looked at, every attempt
     cells: int
+    failed: int  # of the runs; an audit has little to look at in them
     concerned: int  # cells that carry a warning, or are invalid
     groups: tuple[FindingGroup, ...]  # the worst severity first
 
     @property
     def says(self) -> list[str]:
         """How many cells carry what."""
-        what = f"{plural(self.runs, 'run')} in {plural(self.cells, 'cell')}"
+        failed = f" ({self.failed} failed)" if self.failed else ""
+        what = f"{plural(self.runs, 'run')}{failed} in {plural(self.cells, 'cell')}"
         if not self.groups:
             return [f"{what}: the audits found nothing."]
         share = self.concerned / self.cells
@@ -122,6 +124,7 @@ class Findings:
                 "says": self.says,
                 "runs": self.runs,
                 "cells": self.cells,
+                "failed": self.failed,
                 "concerned": self.concerned,
                 "findings": [{**vars(g), "share": g.runs / self.runs} for g in self.groups],
             }
@@ -152,6 +155,7 @@ def findings(
     return Findings(
         runs=int(np.unique(runs_of(data)[kept]).size),
         cells=int(np.unique(cells[kept]).size),
+        failed=int(np.unique(runs_of(data)[kept & (data["status"] != "ok")]).size),
         concerned=int(np.unique(cells[notable]).size),
         groups=chosen,
     )

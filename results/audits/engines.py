@@ -109,7 +109,11 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
         "what is read a second time comes from the page cache: give a job more data, a shorter "
         "time, or direct",
     ),
-    "verify-reads": ("verify-reads", "info", "its verification reads are not part of this number"),
+    "verify-reads": (
+        "verify-reads",
+        "info",
+        "nothing to do: its verification reads are not part of this number",
+    ),
     "verify-in-window": (
         "verify-in-window",
         "warning",
@@ -122,7 +126,11 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
         "amounts, rate and latencies are not those of the work alone: leave the verification or "
         "unified_rw_reporting out",
     ),
-    "steady": ("steady-state", "info", "it ended because its rate was steady, not early"),
+    "steady": (
+        "steady-state",
+        "info",
+        "nothing to do: it ended because its rate was steady, not early",
+    ),
     "not-steady": (
         "steady-state-not-reached",
         "warning",

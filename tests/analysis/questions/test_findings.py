@@ -62,7 +62,9 @@ def test_levels_and_audits_can_be_chosen(ds: xr.Dataset) -> None:
     assert by_audit(findings(ds, audits=["engine-warning"])) == {"engine-warning": ("info", 1, 1)}
     nothing = findings(ds, where={"target": "ext4"})
     assert nothing.groups == ()
-    assert nothing.says == ["96 runs in 16 cells: the audits found nothing."]
+    assert nothing.says == ["96 runs (1 failed) in 16 cells: the audits found nothing."]
+    (whole,) = findings(ds, where={"target": "xfs", "pattern": "seq-write"}).says
+    assert whole == "24 runs in 4 cells: the audits found nothing."
     assert nothing.table().empty
     with pytest.raises(ValueError, match="no factor 'colour'"):
         findings(ds, where={"colour": 1})
@@ -75,7 +77,7 @@ def test_the_command_names_cells_and_runs(
 ) -> None:
     assert call(monkeypatch, "findings", campaign) == 0
     said = capsys.readouterr().out
-    assert "288 runs in 48 cells; 4 of them (8%) have warnings, or runs that do not count." in said
+    assert "288 runs (7 failed) in 48 cells; 4 of them (8%) have warnings" in said
     assert "invalid read-served-by-cache: 8 of 288 runs, 2 of 48 cells" in said
     assert "what to do: drop caches as root" in said
     assert "seq-read, read, chunk 1 MiB, 1 process per node, btrfs: " in said
