@@ -16,8 +16,10 @@ from fsmatrix.results.evidence.values import Json
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fsmatrix.results.audits.tally import Tally
-    from fsmatrix.slurm.submission.status import Status
+    from fsmatrix.slurm.submission.status import PartStatus, Status
     from fsmatrix.slurm.submission.submission import Submission
 
 SOME_LOST = 1
@@ -114,21 +116,9 @@ def counts(state: Status) -> str:
 def show(console: Console, state: Status, directory: Path) -> None:
     """A status for people."""
     say = partial(terminal.line, console)
-    table = Table("part", "system", "nodes", "job", "state", *COUNTED, "left", "", box=None)
     urgent = sorted(state.parts, key=lambda part: list(WORDS).index(part.word), reverse=True)
     shown = state.parts if len(state.parts) <= SHOWN_PARTS else urgent[:SHOWN_PARTS]
-    for part in shown:
-        table.add_row(
-            part.part.key,
-            part.part.system,
-            str(part.part.nodes),
-            part.job.job if part.job else "",
-            f"[{WORDS[part.word] or 'default'}]{part.word}[/]",
-            *(str(getattr(part.tally, name)) for name in COUNTED),
-            str(part.rest),
-            escape(part.says) if " " not in part.says else "",
-        )
-    console.print(table)
+    console.print(_table(state, shown))
     for part in shown:
         if " " in part.says:  # whole, below the table: its columns would cut a sentence
             say(f"{part.part.key} {part.word}: {part.says}")
@@ -152,6 +142,27 @@ def show(console: Console, state: Status, directory: Path) -> None:
         )
     elif not state.lost and not state.scheduler_says:
         say(_end(state, directory))
+
+
+def _table(state: Status, shown: Sequence[PartStatus]) -> Table:
+    """A row for each part; what is the same of all (one system, none failed) has no column."""
+    several = len({part.part.system for part in state.parts}) > 1
+    counted = [name for name in COUNTED if name == "valid" or getattr(state.tally, name)]
+    table = Table(box=None, pad_edge=False)
+    for name in ("part", *["system"] * several, "nodes", "job", "state", *counted, "left", ""):
+        table.add_column(name, overflow="fold", no_wrap=name in ("part", "state"))
+    for part in shown:
+        table.add_row(
+            part.part.key,
+            *[escape(part.part.system)] * several,
+            str(part.part.nodes),
+            part.job.job if part.job else "",
+            f"[{WORDS[part.word] or 'default'}]{part.word}[/]",
+            *(str(getattr(part.tally, name)) for name in counted),
+            str(part.rest),
+            escape(part.says) if " " not in part.says else "",
+        )
+    return table
 
 
 def _end(state: Status, directory: Path) -> str:

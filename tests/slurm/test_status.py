@@ -115,6 +115,8 @@ def test_failed_runs_are_named_with_their_reasons(
     lines = capsys.readouterr().out.splitlines()
     assert f"{key} stopped: FAILED: it left no log ({key}-{job}.log)" in lines, "whole, in one line"
     assert any(line.startswith("failed 2 runs (") for line in lines)
+    assert "invalid" not in lines[0], "there is none"
+    assert all(part.part.key in "\n".join(lines) for part in found.parts), "no name is cut"
 
 
 def test_times_are_learned_from_finished_runs(tmp_path: Path) -> None:
