@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fsmatrix.backends.system import tools
+from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.suite.session.programs import clean_environment
 
 PROBE_SECONDS = 20.0
@@ -79,7 +79,7 @@ def _probe(kind: EngineKind, path: str) -> Engine:
 
 def _answer(kind: EngineKind, path: str, question: Sequence[str]) -> str:
     """What it prints.  MPI programs leave folders in TMPDIR: it has one of its own."""
-    with tempfile.TemporaryDirectory(prefix="fsmatrix-ask-", ignore_cleanup_errors=True) as folder:
+    with work_folder() as folder:
         done = subprocess.run(
             [path, *question],
             capture_output=True,
@@ -87,7 +87,7 @@ def _answer(kind: EngineKind, path: str, question: Sequence[str]) -> str:
             errors="replace",
             stdin=subprocess.DEVNULL,
             timeout=PROBE_SECONDS,
-            env=clean_environment({"LC_ALL": "C", "TMPDIR": folder, **kind.environment}),
+            env=clean_environment({"LC_ALL": "C", "TMPDIR": str(folder), **kind.environment}),
             check=False,
             start_new_session=True,  # a Ctrl-C is not for it
         )

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from fsmatrix.backends.system import workfolder
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.engines.base import EngineKind
@@ -234,4 +235,35 @@ def test_what_a_program_leaves_when_it_is_asked_is_removed(
         lambda answers: (answers[0].split()[1], frozenset()),
     )
     assert kind.probe(str(program)).version == "1.5"
+    assert list(place.iterdir()) == []
+
+
+ASKS = (
+    "import sys; from fsmatrix.suite.engines.base import EngineKind\n"
+    "kind = EngineKind('hangs', 'hangs', '', (('--version',),), lambda answers: ('', ()))\n"
+    "kind.probe(sys.argv[1])"
+)
+
+
+def test_who_is_killed_while_it_asks_leaves_what_the_next_one_removes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, place = tmp_path / "hangs", tmp_path / "tmp"
+    program.write_text(
+        '#!/bin/sh\ncd "$TMPDIR" && echo $$ > .pid && mv .pid pid && exec sleep 600\n'
+    )
+    program.chmod(0o755)
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    argv = [sys.executable, "-P", "-c", ASKS, str(program)]
+    with subprocess.Popen(argv) as asking:
+        deadline = time.monotonic() + PATIENCE
+        while not (told := list(place.glob("*/pid"))):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        asked = int(told[0].read_text())
+        asking.kill()
+    os.kill(asked, signal.SIGKILL)
+    assert [path.parent for path in told] == workfolder.sweep()
     assert list(place.iterdir()) == []
