@@ -79,8 +79,8 @@ class Outcome:
         if not counts:
             return ""
         return (
-            f"these runs come from {' and '.join(counts)}, and no target tells them apart: name "
-            "their targets with --map, or --set target=NAME if they are of one storage"
+            f"{' and '.join(counts)} and no target: --map gives each run its own, or "
+            "--set target=NAME all the same"
         )
 
     def learn(self, environment: JsonObject) -> None:

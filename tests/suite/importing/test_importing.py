@@ -280,8 +280,8 @@ def test_outputs_of_different_storage_without_a_target_are_told(tmp_path: Path) 
         return Import(tmp_path / f"{name}.h5", labeller(sets, None)).run(files).mixed
 
     asked = (
-        "these runs come from 2 directories, and no target tells them apart: name their targets "
-        "with --map, or --set target=NAME if they are of one storage"
+        "2 directories and no target: --map gives each run its own, or --set target=NAME "
+        "all the same"
     )
     assert mixed("two", "/mnt/a", "/mnt/b") == asked
     assert mixed("named", "/mnt/a", "/mnt/b", sets=("target=x",)) == ""
