@@ -90,8 +90,8 @@ class Acceptance:
                 states = [cell.outcomes[number].state for cell in cells]
                 if set(states) <= {"open"}:
                     sentences.append(
-                        f"{side}: whether it is `{condition}` is not sure in any of {len(states)} "
-                        f"cells, so nothing was tested ({_fewest(cells)})"
+                        f"{side}: whether it is `{condition}` could not be decided in any of "
+                        f"{len(states)} cells, so nothing was tested ({_fewest(cells)})"
                     )
         return sentences
 

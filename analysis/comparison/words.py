@@ -126,7 +126,7 @@ def effects(of: ComparedSides) -> list[str]:
     alone = [f"{factor_title(e.term)}{_up_to(e.span)}" for e in proven if e.term not in terms]
     others = [name for e in proven if ":" in e.term for name in [e.term.split(":")]]
     by = [factor_title(n) for names in others if side in names for n in names if n != side]
-    sentences = [f"What matters beside {side}: {', '.join(alone)}."] if alone else []
+    sentences = [f"Other factors with an effect: {', '.join(alone)}."] if alone else []
     if by:
         sentences.append(f"How {of.a} and {of.b} compare depends on {', '.join(by)}.")
     return sentences

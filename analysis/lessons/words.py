@@ -15,8 +15,9 @@ from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.data.study import Values
 from fsmatrix.analysis.stats import repetitions
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
-from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats, Median
+from fsmatrix.analysis.stats.estimates.medians import Floats, Median
 from fsmatrix.analysis.stats.testing.verdict import more
+from fsmatrix.analysis.stats.words import few as few
 from fsmatrix.analysis.units import METRICS, SHORT_TITLES, UNITS, Level, Metric, brief, own_metric
 from fsmatrix.results.units import UnitError, parse_duration
 from fsmatrix.results.units import plural as plural
@@ -163,11 +164,6 @@ def names(all_names: Sequence[str], most: int = MOST_NAMES) -> str:
     """The first names, and how many more there are."""
     shown = "; ".join(all_names[:most])
     return f"{shown}; and {len(all_names) - most} more" if len(all_names) > most else shown
-
-
-def few(have: int, least: int = SMALLEST) -> str:
-    """That so many attachments prove nothing, and how many can."""
-    return f"{plural(have, 'attachment')} prove{'s' * (have == 1)} nothing, {least} can"
 
 
 def share_of(alpha: float, rivals: int) -> float:

@@ -206,7 +206,7 @@ def _against(standings: Standings) -> str:
     if standings.summary.cluster.emulated:
         lines.append("emulated levels do not show the speed of hardware")
     if not lines:
-        return "Against it: nothing; no cell points the other way, none is in doubt."
+        return "No contrary evidence."
     return f"Against it: {'; '.join(lines)}."
 
 

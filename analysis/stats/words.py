@@ -66,6 +66,12 @@ def unit(ratio: Ratio) -> str:
     return "blocks" if ratio.design == "paired by block" else "attachments"
 
 
+def few(have: int, least: int = SMALLEST, what: str = "attachments") -> str:
+    """That so many blocks or attachments are too few to prove anything, and how many are not."""
+    many = f"{have} {what} are" if have != 1 else f"1 {what.removesuffix('s')} is"
+    return f"{many} too few; {least} are needed"
+
+
 def agreeing(ratio: Ratio) -> tuple[int, int]:
     """(blocks whose ratio is on the same side of 1 as the whole, all blocks); (0, 0) unpaired."""
     if ratio.design != "paired by block":
@@ -120,5 +126,5 @@ def not_proven(ratio: Ratio, what: str) -> str:
         return CHANCE
     have = min(ratio.units)
     if have < SMALLEST:
-        return f"{have} {unit(ratio)} prove nothing, {SMALLEST} can"
+        return few(have, SMALLEST, unit(ratio))
     return f"for {what} alone not yet proven"

@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("lost", [], 1, "seq-write, chunk 1 MiB is failed (12 runs, none succeeded: rank 0: EIO"),
         ("lost", ["--allow", "missing", "--allow", "failed"], 0, "Allowed: lost.h5"),
         ("failed", [], 1, "none succeeded"),
-        ("few", [], 1, "not sure in any of 8 cells, so nothing was tested"),
+        ("few", [], 1, "could not be decided in any of 8 cells, so nothing was tested"),
         ("few", ["--allow", "undecided"], 0, "Not sure in 8 of 8 cells"),
         ("few", ["--fail-if", "undecided"], 1, "is undecided: "),
     ],

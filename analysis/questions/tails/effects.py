@@ -15,6 +15,7 @@ from fsmatrix.analysis.data.roles import by_size
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
 from fsmatrix.analysis.stats.testing import quantile_regression as regression
 from fsmatrix.analysis.stats.testing.quantile_regression import Contrasts, Slope
+from fsmatrix.analysis.stats.words import few
 from fsmatrix.analysis.units import Level, brief
 from fsmatrix.results.units import plural
 
@@ -93,9 +94,7 @@ class Effects:
             sentences.append(f"What changes it, all else equal, in {blocks}:")
             sentences += [f"  {effect.says}." for effect in self.effects]
             if self.blocks < SMALLEST:
-                sentences.append(
-                    f"{blocks} prove{'s' * (self.blocks == 1)} nothing, {SMALLEST} can."
-                )
+                sentences.append(f"{few(self.blocks, what='blocks')}.")
         titles = ((units.factor_title(name), why) for name, why in self.missing)
         sentences += [f"What {title} changes cannot be said: {why}." for title, why in titles]
         blocks_out, cells_out = self.left_out

@@ -100,9 +100,9 @@ class Verdict:
         least = tests.fewest(family, self.alpha)
         sentence = ""
         if have < least and family > 1:
-            sentence = f"; {have} {unit} cannot prove one of {family} cells, {least} can"
+            sentence = f"; {have} {unit} are too few for one of {family} cells; {least} are needed"
         elif have < least and not words.every_time(self.interval):
-            sentence = f"; {have} {unit} prove nothing, {least} can"
+            sentence = f"; {words.few(have, least, unit)}"
         return f"{sentence}; to tell: {self.needed.says}" if self.needed else sentence
 
     def to_dict(self) -> dict[str, Json]:

@@ -326,6 +326,6 @@ def test_too_few_attachments_name_no_winner_and_how_many_it_takes() -> None:
         assert one.choice == ()
     one = of(made, "backend", pattern="seq-read")
     assert one.sure == "too few"
-    assert one.why == "5 attachments prove nothing, 6 can"
+    assert one.why == "5 attachments are too few; 6 are needed"
     assert "Add 1 block: " in made.answer
     assert made.answer.startswith("No target is proven to be faster")

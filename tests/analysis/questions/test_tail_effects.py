@@ -112,7 +112,7 @@ def test_growth_that_begins_late_is_not_even() -> None:
 
 def test_three_blocks_prove_nothing() -> None:
     made = found(cells(processes_per_node=PROCESSES), blocks=3)
-    assert made.says[-1] == "3 blocks prove nothing, 6 can."
+    assert made.says[-1] == "3 blocks are too few; 6 are needed."
     assert "95 %" not in " ".join(made.says)
     assert made.effects[0].slope.ratio == pytest.approx(1.8, rel=0.05)
 
@@ -249,4 +249,4 @@ def test_a_quantile_beyond_the_operations_has_no_effects() -> None:
 def test_blocks_of_one_attachment_count_once() -> None:
     made = tails(dataset(blocks=8, operations=1000, shared=2))
     assert made.effects.blocks == 4
-    assert "4 blocks prove nothing, 6 can." in made.says
+    assert "4 blocks are too few; 6 are needed." in made.says

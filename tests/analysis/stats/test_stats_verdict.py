@@ -47,10 +47,10 @@ def test_close_to_the_tolerance_is_neither() -> None:
 def test_few_repetitions_say_how_many_can_decide() -> None:
     found = verdict.verdicts([sure(0.3, n=6)] * 48, 0.05)[0]
     assert found.kind == "too few"
-    assert "6 attachments cannot prove one of 48 cells, 11 can" in found.says
+    assert "6 attachments are too few for one of 48 cells; 11 are needed" in found.says
     alone = verdict.verdicts([sure(0.3, n=5)], 0.05)[0]
     assert alone.kind == "too few"
-    assert "6 can" in alone.says
+    assert "5 attachments are too few; 6 are needed" in alone.says
     session = verdict.verdicts([sure(0.3, n=1)], 0.05)[0]
     assert "in one attachment: others may differ" in session.says
     nothing = verdict.verdicts([intervals.from_logs((np.empty(0), np.empty(0)))], 0.05)[0]
