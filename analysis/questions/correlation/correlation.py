@@ -64,10 +64,10 @@ class Correlations:
                 correlations = [
                     c for c in self.correlations if (c.factor, c.metric) == (factor, metric)
                 ]
-                r = [c.pearson for c in correlations if c.pearson == c.pearson]
-                if r:
-                    way = "rises" if min(r) > 0 else "falls" if max(r) < 0 else "rises or falls"
-                    name = f"{SHORT_TITLES[metric]} {way} with {self.study.title(factor)}"
+                known = [c for c in correlations if c.pearson == c.pearson]
+                if known:
+                    r = [c.pearson for c in known]
+                    name = f"{SHORT_TITLES[metric]} {_way(known)} with {self.study.title(factor)}"
                     span = f"{min(r):.2f}" if len(r) == 1 else f"{min(r):.2f} to {max(r):.2f}"
                     many = f" in {len(r)} combinations of the other factors" * (len(r) > 1)
                     sentences.append(f"{name[0].upper()}{name[1:]}: r = {span}{many}.")
@@ -223,6 +223,18 @@ def correlation(
     first = next(iter(studies.values()))
     ordered = tuple(c for panel in panels.values() for c in panel)
     return Correlations(first, tuple(studies), tuple(factors), coding, tuple(panels), ordered)
+
+
+def _way(known: Sequence[Correlation]) -> str:
+    """ "rises" or "falls" where the interval of r leaves out 0; how often, where that differs."""
+    up = sum(c.pearson_low > 0 for c in known)
+    down = sum(c.pearson_high < 0 for c in known)
+    rest = len(known) - up - down
+    ways = [(up, "rises"), (down, "falls"), (rest, "is not shown to rise or fall")]
+    seen = [(count, way) for count, way in ways if count]
+    if len(seen) == 1:
+        return seen[0][1]
+    return ", ".join(f"{way} ({count})" for count, way in seen)
 
 
 def _grid(cells: Sequence[Values]) -> frozenset[tuple[float, float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -140,3 +141,20 @@ def test_bad_requests_are_refused_in_words() -> None:
 def test_a_metric_without_values_is_left_out() -> None:
     ds = studies.table3(attachments=2).drop_vars("latency_mean")
     assert correlation(ds).metrics == ("bandwidth", "iops")
+
+
+def test_a_metric_rises_or_falls_only_where_the_interval_leaves_out_0() -> None:
+    said = correlation(studies.table3(attachments=3)).says[1:-1]
+    assert said
+    assert all(" is not shown to rise or fall with " in line for line in said)
+    many = correlation(studies.table3(attachments=6))
+    assert "IOPS falls with chunk size: r = " in "\n".join(many.says)
+    mixed = [replace(c, pearson_low=-0.1) for c in many.correlations[:1]] + [*many.correlations[1:]]
+    first = many.correlations[0]
+    assert first.pearson_low > 0
+    (line,) = [
+        line
+        for line in replace(many, correlations=tuple(mixed)).says
+        if f" with {many.study.title(first.factor)}: " in line and line.startswith("Bandwidth")
+    ]
+    assert line.startswith("Bandwidth rises (7), is not shown to rise or fall (1) with ")
