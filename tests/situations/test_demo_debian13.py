@@ -27,15 +27,6 @@ def typed(root: Path, out: str, *words: str, home: str = "/root", user: bool = F
     return demo(root / "fsmatrix", out, *words, before=before, inside=root)
 
 
-def test_root_without_a_compiler_and_without_mkfs(root: Path) -> None:
-    done = typed(root, "bare", "SYSTEM=0")
-    assert done.status == 0, done.text
-    assert done.compared.keys() | {"home"} >= DIRECTORIES, done.text
-    assert len(done.compared) >= 2
-    assert "mkfs.xfs is missing: apt-get install xfsprogs" in done.left_out["xfs"]
-    assert done.engines == {"player-python"}
-
-
 @pytest.mark.parametrize("home", ["/home/somebody", "/root"])
 def test_an_ordinary_user_with_and_without_a_home(root: Path, home: str) -> None:
     own = "/home/somebody"
@@ -49,7 +40,13 @@ def test_an_ordinary_user_with_and_without_a_home(root: Path, home: str) -> None
     assert "needs root" in done.left_out["xfs"]
 
 
-def test_root_after_that_installs_what_is_missing(root: Path) -> None:
+def test_root_without_a_compiler_and_without_mkfs_and_then_with(root: Path) -> None:
+    done = typed(root, "bare", "SYSTEM=0")
+    assert done.status == 0, done.text
+    assert done.compared.keys() | {"home"} >= DIRECTORIES, done.text
+    assert len(done.compared) >= 2
+    assert "mkfs.xfs is missing: apt-get install xfsprogs" in done.left_out["xfs"]
+    assert done.engines == {"player-python"}
     run([*entering(root), "rm", "-rf", "/fsmatrix/.venv"])
     done = typed(root, "full")
     assert done.status == 0, done.text

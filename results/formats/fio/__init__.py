@@ -24,6 +24,7 @@ from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, is_o
 from fsmatrix.results.formats.fio.documents import MARK, Document, documents
 from fsmatrix.results.formats.fio.job import (
     DIRECTIONS,
+    RANGES,
     DamagedError,
     Job,
     amount_of,
@@ -123,7 +124,16 @@ def _goes_on(before: Document, after: Document) -> bool:
     passed = [_number(document.header.get("timestamp_ms")) for document in (before, after)]
     longest = [_longest(document) for document in (before, after)]
     grown = longest[1] - longest[0]
+    if any(new < old for old, new in zip(*map(_moved, (before, after)), strict=True)):
+        return False  # a later state has not moved less
     return grown > 0 and abs(grown - (passed[1] - passed[0])) <= 100
+
+
+def _moved(document: Document) -> list[float]:
+    """Bytes of each job and direction."""
+    return [
+        _number(inside(job, kind).get("io_bytes")) for job in document.jobs for kind in DIRECTIONS
+    ]
 
 
 def _longest(document: Document) -> float:
@@ -230,13 +240,17 @@ def _exits_together(document: Document) -> bool:
 def _job_notes(job: Job, sum_of: int) -> list[Note]:
     """`sum_of`: how many jobs it is the sum of, 0 = unknown."""
     notes = []
+    # fio counts each fdatasync as a short read, each sync_file_range as a short write
+    counted = any(is_set(job.options, name) for name in ("fdatasync", RANGES))
+    syncs = job.syncs.operations if job.syncs and counted else 0
     for direction in (*job.directions, *((job.syncs,) if job.syncs else ())):
         phase = job.kind
         notes += [
             Note("contradiction", f"job {job.name}: {p}", phase=phase) for p in direction.problems
         ]
-        if direction.short:
-            text = f"job {job.name}: {direction.short} {direction.kind}s moved less than asked"
+        if direction.short > syncs:
+            short = direction.short - syncs
+            text = f"job {job.name}: {short} {direction.kind}s moved less than asked"
             notes.append(Note("short-ios", text, phase=phase))
         if direction.dropped:
             text = f"job {job.name}: {direction.dropped} {direction.kind}s were dropped"
@@ -248,7 +262,8 @@ def _job_notes(job: Job, sum_of: int) -> list[Note]:
 
 def _read_again(job: Job, sum_of: int) -> Iterator[Note]:
     """More bytes than its files have, buffered: what it reads then comes from the page cache."""
-    size = (_size_of_files(job) or 0) * sum_of
+    shared = "filename" in job.options and not is_set(job.options, "offset_increment")
+    size = (_size_of_files(job) or 0) * (min(sum_of, 1) if shared else sum_of)
     longer = any(name in job.options for name in LONGER)
     if not longer or not 0 < size < job.covered or past_cache(job) or _emptied(job):
         return

@@ -76,6 +76,7 @@ class Job:
     remarks: tuple[tuple[str, str], ...] = ()  # keys and texts of notes on what it did beside
     host: str = ""  # of fio's client/server mode
     syncs: Direction | None = None  # its fsync, fdatasync, sync_file_range, without end_fsync
+    syncs_told: bool = False  # the output counts its fsyncs: none of them is none
     steady: bool | None = None  # whether it attained its steady state; None: it has none
 
     @property
@@ -128,6 +129,7 @@ def job_of(data: JsonObject, number: int, common: JsonObject) -> Job:
         remarks=remarks,
         host=str(data.get("hostname", "")),
         syncs=_syncs(inside(data, "sync"), options),
+        syncs_told="total_ios" in inside(data, "sync") and not is_set(options, "fdatasync"),
         steady=None if steady is None else bool(steady),
     )
 
@@ -156,10 +158,16 @@ def _work(
         remarks.append(("not-apart", text))
     if options.get("verify", "0") in {"0", "none"}:
         return tuple(did), tuple(remarks)
+    if rw and "trim" not in rw and (trims := [d for d in did if d.kind == "trim"]):
+        did = [d for d in did if d.kind != "trim"]
+        text = f"{trims[0].operations} trims of what was to be verified lie inside the window"
+        remarks.append(("verify-in-window", text))
     others = [d for d in did if d.kind != "read"]
     reads = [d for d in did if d.kind == "read"]
     if reads and not others:
         remarks.append(("verify-in-window", "it verified its reads inside the window"))
+        return tuple(did), tuple(remarks)
+    if options.get("do_verify") == "0" and not is_set(options, "verify_backlog"):
         return tuple(did), tuple(remarks)
     if unified:
         text = "unified_rw_reporting=mixed adds the reads of its verification to its work"
@@ -180,6 +188,7 @@ def _work(
         return tuple(did), (*remarks, ("not-apart", text))
     of_work = sum(d.operations for d in work)
     text = f"{reads[0].operations - of_work} of its reads verified the writes and are left out"
+    text += ", and so are all latencies: those of the reads are of both" * bool(work)
     return (*work, *others), (*remarks, ("verify-reads", text))
 
 
@@ -201,7 +210,11 @@ def _reads_of_work(
     if limit and limit <= seconds == reads.seconds and not is_set(options, "verify_backlog"):
         return (reads,)
     operations, moved = reads.operations - written.operations, reads.bytes - written.bytes
-    if not asked or not block or reads.bytes != asked - asked % block or min(operations, moved) < 0:
+    if not asked or not block or min(operations, moved) < 0:
+        return None
+    jobs = options.get("numjobs", "1")[:9]  # of which this may be the sum
+    every = {1, int(jobs) if jobs.isdecimal() else 1}
+    if reads.bytes not in {count * (asked - asked % block) for count in every}:
         return None
     part = replace(
         reads, bytes=moved, operations=operations, seconds=seconds, latency=None, means={}

@@ -14,8 +14,15 @@ import numpy as np
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.evidence.values import inside
 from fsmatrix.results.formats.base import Note, Parsed
-from fsmatrix.results.formats.fio.job import Means
-from fsmatrix.results.formats.fio.phase import LATENCIES_DIFFER, Moved, PhaseFacts, mean_of, summed
+from fsmatrix.results.formats.fio.job import DIRECTIONS, Means
+from fsmatrix.results.formats.fio.phase import (
+    LATENCIES_DIFFER,
+    Moved,
+    PhaseFacts,
+    complete,
+    mean_of,
+    summed,
+)
 from fsmatrix.results.record import Floats, Integers, Latency, Phase
 
 LEAST_OVERLAP = 0.95
@@ -162,7 +169,8 @@ def _latencies(phases: Sequence[Phase], notes: list[Note]) -> dict[str, Latency]
             latencies[kind] = summed([phase.latency[kind] for phase in did])
         else:
             notes.append(Note("left-out", LATENCIES_DIFFER.format(plain), phase=phases[0].name))
-    return latencies
+    did_any = {kind for phase in phases for kind in inside(phase.facts, "latency")}
+    return complete(latencies, did_any & {*DIRECTIONS})
 
 
 def _means(nodes: Sequence[Mapping[str, Mapping[str, Means]]]) -> dict[str, dict[str, Means]]:

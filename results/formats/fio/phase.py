@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.formats.fio.job import Direction, Job, Means, is_set, rw_of
+from fsmatrix.results.formats.fio.job import (
+    Direction,
+    Job,
+    Means,
+    is_set,
+    kb_base,
+    rw_of,
+    size_of,
+)
 from fsmatrix.results.record import TOTAL, Integers, Latency, Phase
 
 START_UNCERTAINTY = 0.002  # job_start and runtime are whole milliseconds
@@ -97,7 +105,7 @@ def phase_of(name: str, jobs: Sequence[Job], began: float) -> Phase:
         bytes=_whole([sum(d.bytes for d in job.moved) for job in jobs]),
         operations=_whole([sum(d.operations for d in job.moved or job.directions) for job in jobs]),
         errors=_whole(errors),
-        latency=_added(timed),
+        latency=complete(_added(timed), kinds),
         began=began,
         clock_uncertainty=START_UNCERTAINTY if began else 0.0,
         errors_by_errno=dict(by_errno),
@@ -114,15 +122,32 @@ def _kinds(directions: Sequence[Direction]) -> list[str]:
 
 
 def _shares(jobs: Sequence[Job]) -> tuple[int, int]:
-    """Bytes read and written; of a sum of both, the shares that rwmixread asks for."""
-    read = written = 0.0
+    """Bytes read and written; of a sum of both, as its options divide it."""
+    read = written = 0
     for job in jobs:
-        share = 0.0 if "trim" in rw_of(job.options) else _read_share(job.options)
-        read += sum(d.bytes * (share if d.kind == "mixed" else d.kind == "read") for d in job.moved)
-        written += sum(
-            d.bytes * (1 - share if d.kind == "mixed" else d.kind == "write") for d in job.moved
-        )
-    return round(read), round(written)
+        of_sums = sum(_written_of(d, job.options) for d in job.moved if d.kind == "mixed")
+        read += sum(d.bytes for d in job.moved if d.kind in ("read", "mixed")) - of_sums
+        written += sum(d.bytes for d in job.moved if d.kind == "write") + of_sums
+    return read, written
+
+
+def _written_of(both: Direction, options: Mapping[str, str]) -> int:
+    """Bytes written of a sum of reads and writes.
+
+    Two sizes of blocks tell it exactly; else rwmixread, a share of the operations, does about.
+    """
+    if "trim" in rw_of(options):
+        return both.bytes
+    first, comma, second = (options.get("bs") or options.get("blocksize") or "").partition(",")
+    sizes = [size_of(text, kb_base(options)) for text in (first, second.partition(",")[0])]
+    of_read, of_write = sizes[0] or 1, (sizes[1] if comma and second else sizes[0]) or 1
+    share = 1 - _read_share(options)
+    if of_read != of_write and None not in sizes:
+        writes, rest = divmod(both.bytes - both.operations * of_read, of_write - of_read)
+        if rest == 0 and 0 <= writes <= both.operations:
+            return writes * of_write
+    weight = share * of_write
+    return round(both.bytes * weight / (weight + (1 - share) * of_read))
 
 
 def _read_share(options: Mapping[str, str]) -> float:
@@ -147,7 +172,8 @@ def _synced(job: Job) -> bool:
     written = sum(d.operations for d in job.moved if d.kind != "read")
     asked = [job.options.get(name, "0")[:18] for name in ("fsync", "fdatasync")]
     every = min((int(n) for n in asked if n.isdecimal() and int(n)), default=0)
-    syncs = job.syncs.operations if job.syncs else written // every if every else 0
+    told = job.syncs is not None or job.syncs_told
+    syncs = job.syncs.operations if job.syncs else 0 if told or not every else written // every
     return every > 0 and syncs * every >= SYNCED_SHARE * written
 
 
@@ -168,6 +194,16 @@ def _added(every: Sequence[Direction]) -> dict[str, Latency]:
         if len(whole) == len(parts) and len({part.total for part in parts}) == 1:
             latencies[kind + TOTAL * parts[0].total] = summed(whole)
     return latencies
+
+
+def complete(latencies: Mapping[str, Latency], kinds: Iterable[str]) -> dict[str, Latency]:
+    """Histograms of all of these kinds, or of none: a mean over the rest would be the rest's.
+
+    Kinds beside them, such as fsync, stay.
+    """
+    there = {kind: kind.partition("/")[0] for kind in latencies}
+    whole = set(kinds) <= set(there.values())
+    return {kind: latencies[kind] for kind in there if whole or there[kind] not in set(kinds)}
 
 
 def summed(parts: Sequence[Latency]) -> Latency:

@@ -61,7 +61,7 @@ def test_reads_of_verification_are_no_work_of_a_mixture_nor_is_their_time() -> N
         "read": {"bytes": 994 * 4096, "operations": 994},
         "write": {"bytes": 1054 * 4096, "operations": 1054},
     }
-    assert list(phase.latency) == ["write"]  # fio's histogram of reads is of both
+    assert phase.latency == {}, "the histogram of reads is of both, and a mean needs both"
     assert "1054 of its reads" in audits("3.33-verify-randrw.json")["verify-reads"]
 
 
@@ -202,7 +202,6 @@ def test_hosts_and_jobs_that_count_from_different_moments_are_not_added_up() -> 
     [
         {"direct": "1"},
         {"buffered": "0"},
-        {"fsync": "1"},
         {"fdatasync": "8"},
         {"end_fsync": "1"},
         {"sync": "1"},
@@ -314,3 +313,80 @@ def test_texts_of_fio_are_refused_with_what_to_do(name: str) -> None:
     assert "needs" not in str(refused.value)
     with pytest.raises(ParseError, match=r"fio 2\.21: needs fio 3\.0 or newer"):
         refuse_text(text.replace("fio-3.33", "fio-2.21"), name)
+
+
+# -- what a reviewer's variants showed ---------------------------------------------------------
+def test_an_output_that_counts_no_sync_had_none_whatever_was_asked() -> None:
+    """fio syncs before the next write: 64 writes with fsync=64 are never synced."""
+    phase = the_phase("3.33-fsync-every-64.json")
+    assert int(phase.operations.sum()) == 64
+    assert phase.facts["synced"] is False
+    assert "write-not-flushed" in audits("3.33-fsync-every-64.json")
+
+
+def test_a_mean_over_one_direction_is_none_of_a_mixture() -> None:
+    phase = the_phase("3.33-verify-two-jobs.json")
+    assert totals_of(phase)[:2] == (8 << 20, 2048), "of both jobs that fio has added up"
+    assert phase.latency == {}
+    said = audits("3.33-verify-two-jobs.json")["verify-reads"]
+    assert said.endswith("are left out, and so are all latencies: those of the reads are of both")
+    assert set(the_phase("3.33-unified-both.json").latency) == {"read", "write"}
+
+
+def test_who_does_not_verify_has_no_reads_of_verification() -> None:
+    options = {"do_verify": "0"}
+    phase = the_phase("3.33-verify-randrw.json", **options)
+    assert int(phase.operations.sum()) == 2048 + 1054
+    assert set(phase.latency) == {"read", "write"}
+    assert (
+        not {"not-told-apart", "verify-reads"} & audits("3.33-verify-randrw.json", **options).keys()
+    )
+
+
+def test_trims_of_what_is_to_be_verified_are_no_work() -> None:
+    data = changed("3.33-verify-write.json", trim_percentage="50", trim_backlog="8")
+    data["jobs"][0]["trim"] = {**data["jobs"][0]["write"], "total_ios": 1024, "io_bytes": 4 << 20}
+    (run,) = parse(json.dumps(data), "made")
+    assert run.phases[0].name == "write"
+    assert totals_of(run.phases[0])[:2] == (8 << 20, 2048)
+    assert any("1024 trims" in note.message for note in run.notes if note.key == "verify-in-window")
+
+
+@pytest.mark.parametrize("name", ["3.33-fdatasync.json", "3.33-sync-file-range.json"])
+def test_syncs_are_no_short_reads_or_writes(name: str) -> None:
+    assert "short-ios" not in audits(name)
+    data = changed(name)
+    syncs = data["jobs"][0]["sync"]["lat_ns"]["N"]
+    data["jobs"][0]["write"] |= {"short_ios": syncs + 7}
+    (run,) = parse(json.dumps(data), name)
+    assert [n.message.partition(": ")[2] for n in run.notes if n.key == "short-ios"] == [
+        "7 writes moved less than asked"
+    ]
+
+
+def test_bytes_of_a_sum_follow_from_two_sizes_of_blocks() -> None:
+    facts = the_phase("3.33-unified-sizes.json").facts
+    assert (facts["write_bytes"], facts["read_bytes"]) == (80 * 16384, 677 * 4096)
+    guessed = the_phase("3.33-unified-sizes.json", bs="4k,32k").facts  # of no whole number
+    assert guessed["write_bytes"] == round(4083712 * 0.1 * 32 / (0.1 * 32 + 0.9 * 4))
+
+
+def test_jobs_that_share_a_file_went_over_it_once_each() -> None:
+    said = audits("3.33-reread-shared.json")["read-again"]
+    assert "went over its 4.0MiB 1" in said
+
+
+def test_an_output_that_has_moved_less_is_no_later_state() -> None:
+    first = json.loads(text_of("3.33-reread.json"))
+    later = json.loads(text_of("3.33-reread.json"))
+    kind = "read"
+    runtime = first["jobs"][0][kind]["runtime"]
+    for data, more in ((first, 0), (later, 50)):
+        data["timestamp_ms"] = first["timestamp_ms"] + more
+        data["jobs"][0].pop("job_start", None)
+        data["jobs"][0][kind]["runtime"] = runtime + more
+        rate = 1000 * data["jobs"][0][kind]["io_bytes"] // (runtime + more)
+        data["jobs"][0][kind] |= {"bw_bytes": rate, "iops": None}
+    assert len(parse(json.dumps(first) + json.dumps(later), "made")) == 1
+    later["jobs"][0][kind]["io_bytes"] -= 4096
+    assert len(parse(json.dumps(first) + json.dumps(later), "made")) == 2
