@@ -98,7 +98,7 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
     "simultaneous": (
         "simultaneous-runs",
         "invalid",
-        "several worlds of one task were started instead of one (a launcher of another MPI?), or "
+        "several worlds were started instead of one (a launcher of another MPI?), or "
         "other runs took part: start one program at a time",
     ),
     "dropped-ios": ("dropped-ios", "invalid", "the engine abandoned operations: see its output"),

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -125,29 +125,47 @@ def aged(run: Parsed, oldest: str) -> Parsed:
     return replace(run, notes=(Note("old-version", text), *run.notes))
 
 
-def overlapping(starts: Sequence[Sequence[Parsed]]) -> list[Parsed]:
+Span = tuple[str, float, float]  # where a start worked, from when to when (s); "" not known
+
+
+def overlapping(starts: Sequence[Sequence[Parsed]], spans: Sequence[Span] = ()) -> list[Parsed]:
     """The runs of one output, by starts of the program.
 
-    Those of starts that overlap in time on one file, or by one command, say so.
+    Those of starts that overlap in time on one file, or by one command, say so.  `spans`: of the
+    starts; without them as their runs tell.
     """
-    spans = [_span(runs[0]) for runs in starts]
+    every = [*spans] or [_span(runs[0]) for runs in starts]
+    worked = [sum(map(_window, runs)) for runs in starts]
     result: list[Parsed] = []
-    for runs, (place, began, ended) in zip(starts, spans, strict=True):
-        beside = sum(
-            bool(place) and place == other and began < last and first < ended
-            for other, first, last in spans
-        )
-        text = f"{beside} starts in this output were at work at the same time on {place[:200]}"
-        note = (Note("simultaneous", text),) if began < ended and beside > 1 else ()
+    for runs, span in zip(starts, every, strict=True):
+        beside = sum(_meet(span, other) for other in every)
+        same = [seconds for seconds, other in zip(worked, every, strict=True) if other == span]
+        if span[0] and sum(same) > span[2] - span[1] + 1:  # whole seconds cannot hold them in turn
+            beside = max(beside, len(same))
+        text = f"{beside} starts in this output were at work at the same time on {span[0][:200]}"
+        note = (Note("simultaneous", text),) if beside > 1 else ()
         result += [replace(run, notes=(*note, *run.notes)) for run in runs]
     return result
 
 
-def _span(run: Parsed) -> tuple[str, datetime, datetime]:
-    """Where a run worked, from when to when as printed, in whole seconds; the same: not known."""
+def _meet(one: Span, other: Span) -> bool:
+    long = one[1] < one[2]
+    return bool(one[0]) and one[0] == other[0] and long and one[1] < other[2] and other[1] < one[2]
+
+
+def _window(run: Parsed) -> float:
+    """Seconds of its phases."""
+    return sum(float(phase.end.max() - phase.start.min()) for phase in run.phases)
+
+
+def _span(run: Parsed) -> Span:
+    """As printed, in whole seconds."""
     times = [*_parsed_times(run.started), *_parsed_times(str(run.facts.get("finished", "")))]
     place = str(run.facts.get("test_file", "")) or " ".join(run.argv)
-    return (place, times[0], times[1]) if len(times) == 2 else ("", datetime.min, datetime.min)
+    if len(times) != 2:
+        return "", 0.0, 0.0
+    began, ended = (time.replace(tzinfo=UTC).timestamp() for time in times)
+    return place, began, ended
 
 
 def _parsed_times(text: str) -> Iterator[datetime]:

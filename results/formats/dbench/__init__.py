@@ -42,6 +42,7 @@ LARGEST = 2.0**62
 # A series is differenced from means of two decimals: its intervals are as long as it takes for
 # that to blur their bytes less.
 SERIES_BLUR = 0.05
+EARLY = 0.9  # of the time that was asked for; seconds are whole ones
 SHORT = "expected to write"  # a write that came back short, which ends the client
 OLDEST = "4.0"  # version
 HEAD_LINES = "dbench's first lines, with the time limit, the load and the clients"
@@ -73,6 +74,8 @@ def _parsed(run: Reading, source: str) -> Parsed:
         options |= {"sync": bool(run.end[2]), "sync_directories": bool(run.end[3])}
         facts["clients_per_process"] = int(run.end[4]) // max(int(run.end[5]), 1)
     _marks(run, rate, failure)
+    if stop is not None and run.runtime and stop < EARLY * run.runtime:
+        run.note("ended-early", f"it ran {stop} s of the {run.runtime} s it was asked to")
     return Parsed(
         engine="dbench",
         version=run.version,

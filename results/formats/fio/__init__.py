@@ -20,7 +20,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from fsmatrix.results.evidence.values import inside
-from fsmatrix.results.formats.base import Format, Note, Parsed, ParseError, is_older
+from fsmatrix.results.formats.base import (
+    Format,
+    Note,
+    Parsed,
+    ParseError,
+    Span,
+    is_older,
+    overlapping,
+)
 from fsmatrix.results.formats.fio.documents import MARK, Document, documents
 from fsmatrix.results.formats.fio.job import (
     DIRECTIONS,
@@ -53,16 +61,29 @@ _VERSION = re.compile(r"^(?:\d;)?fio[- ](\d[\w.-]{0,40})", re.M)
 # what a job of this kind does not do: then the output is that of several jobs
 OTHER = {"read": "write", "randread": "write", "write": "read", "randwrite": "read"}
 LONGER = ("runtime", "timeout", "io_size", "io_limit", "number_ios", "loops")  # than its size
+PRINTING = 0.1  # seconds by which the time of an output may be off
 EARLY = 0.98  # of the asked runtime; below it a time_based job ended early
 
 
 def parse(text: str, source: str) -> list[Parsed]:
     """Every reporting group of every document is a run; ParseError if there is none."""
-    runs = []
-    for document in _final(documents(text, source)):
-        runs += _runs(document, source)
+    final = _final(documents(text, source))
+    starts = [_runs(document, source) for document in final]
+    runs = overlapping(starts, [_span(document) for document in final])
     warnings = _warnings(text)
     return [replace(run, notes=(*run.notes, *warnings)) for run in runs]
+
+
+def _span(document: Document) -> Span:
+    """Where its first job worked, and when: for so long as the longest, until it was printed."""
+    options = {
+        **inside(document.header, "global options"),
+        **inside(document.jobs[0], "job options"),
+    }
+    names = [options.get("directory"), options.get("filename"), document.jobs[0].get("jobname")]
+    ended = _number(document.header.get("timestamp_ms")) / 1000
+    begun = ended - _longest(document) / 1000 + PRINTING
+    return (" ".join(map(str, filter(None, names))) if ended else "", begun, ended)
 
 
 def _warnings(text: str) -> list[Note]:

@@ -422,3 +422,12 @@ def test_the_true_start_lies_within_the_uncertainty(spawn: float, drift: float, 
     start, uncertainty = start_of(seen)
     assert abs(start - true) <= uncertainty + 1e-9
     assert phase.end.tolist() == [6.0]
+
+
+def test_a_run_that_ended_before_its_time_is_told() -> None:
+    text = text_of("two-clients")
+    (whole,) = parse(text, "a")
+    assert "ended-early" not in {note.key for note in whole.notes}
+    (run,) = parse(text.replace("Running for 6 seconds", "Running for 30 seconds"), "a")
+    said = [note.message for note in run.notes if note.key == "ended-early"]
+    assert said == ["it ran 6 s of the 30 s it was asked to"]

@@ -390,3 +390,31 @@ def test_an_output_that_has_moved_less_is_no_later_state() -> None:
     assert len(parse(json.dumps(first) + json.dumps(later), "made")) == 1
     later["jobs"][0][kind]["io_bytes"] -= 4096
     assert len(parse(json.dumps(first) + json.dumps(later), "made")) == 2
+
+
+def worlds(*ended: int, runtime: int = 5000) -> str:
+    """Documents of fio, printed at these milliseconds, each with a job of `runtime` ms."""
+    texts = []
+    for number, at in enumerate(ended):
+        data = changed("3.33-verify-none.json", filename="one")
+        data["timestamp_ms"] = 1_700_000_000_000 + at
+        job = data["jobs"][0]
+        job["job_start"] = data["timestamp_ms"] - runtime
+        moved = job["write"]["io_bytes"] - 4096 * number
+        rate = 1000 * moved // runtime
+        job["write"] |= {
+            "runtime": runtime, "io_bytes": moved, "io_kbytes": moved >> 10, "bw_bytes": rate,
+            "iops": None,
+        }  # fmt: skip
+        texts.append(json.dumps(data))
+    return "\n".join(texts)
+
+
+def test_worlds_at_one_time_on_one_file_are_told() -> None:
+    runs = parse(worlds(0, 200, 300), "made")
+    assert len(runs) == 3
+    said = [note.message for run in runs for note in run.notes if note.key == "simultaneous"]
+    assert len(said) == 3
+    assert all(text.startswith("3 starts in this output") for text in said)
+    for apart in ((0, 5100, 10300), (0, 6000)):
+        assert not any("simultaneous" in keys(run) for run in parse(worlds(*apart), "made"))

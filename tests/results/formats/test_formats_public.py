@@ -164,6 +164,16 @@ def test_worlds_of_one_task_are_no_repetitions() -> None:
     assert "simultaneous" not in keys(alone)
 
 
+def test_worlds_within_one_second_are_told_by_their_windows() -> None:
+    text = text_of("ior-worlds-sequence").replace("10:00:03", "10:00:01")
+    for run in ior.parse(text, "x"):  # four times 0.96 s
+        (note,) = (note for note in run.notes if note.key == "simultaneous")
+        assert note.message.startswith("4 starts")
+    one = text[: text.index("IOR-4.0.0", 10)]
+    (alone,) = ior.parse(one, "x")
+    assert "simultaneous" not in keys(alone)
+
+
 def test_starts_one_after_the_other_are_repetitions() -> None:
     text = text_of("ior-worlds-sequence")
     one = text[: text.index("IOR-4.0.0", 10)]
