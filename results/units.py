@@ -184,8 +184,9 @@ def _slurm_duration(value: object) -> float:
     text = str(value).strip()
     if (seconds := slurm_seconds(text)) is not None:
         return parse_duration(seconds, positive=True)
-    if ":" in text:
-        raise UnitError(f"{value!r} is no time of Slurm: write it like 00:30:00 or 1-00:00:00")
+    if ":" in text or (not _QUANTITY.fullmatch(text) and not _PARTS.fullmatch(text)):
+        allowed = "00:30:00, 1-00:00:00, 2h, or a number of minutes"
+        raise UnitError(f"{value!r} is no time of Slurm: write it like {allowed}")
     return parse_duration(f"{text}min" if text[-1:].isdecimal() else text, positive=True)
 
 

@@ -48,6 +48,12 @@ def test_a_limit_that_is_none(written: object) -> None:
         SlurmSection.model_validate({"time": written})
 
 
+@pytest.mark.parametrize("written", ["soon", "1:2:3:4", "half an hour"])
+def test_the_forms_of_a_limit_are_named(written: str) -> None:
+    with pytest.raises(ValidationError, match=r"00:30:00, 1-00:00:00, 2h, or a number of minutes"):
+        SlurmSection.model_validate({"time": written})
+
+
 def partition(lab: Lab) -> str:
     return lab.slurm("sinfo", "--noheader", "--format=%R").split()[0]
 
