@@ -102,7 +102,11 @@ def test_two_conductors_on_one_directory(tmp_path: Path, target: Path) -> None:
     out = tmp_path / "out"
     running = Running(campaign, "-o", out)
     running.until("run")
-    second = fsmatrix("run", "-o", out, "--resume")
+    os.kill(running.process.pid, signal.SIGSTOP)  # or it ends before the second begins
+    try:
+        second = fsmatrix("run", "-o", out, "--resume")
+    finally:
+        os.kill(running.process.pid, signal.SIGCONT)
     assert second.returncode == 2
     assert f"pid {running.process.pid}" in second.stderr
     assert "Traceback" not in second.stderr
