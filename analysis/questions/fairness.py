@@ -139,9 +139,11 @@ def _deployments(ds: xr.Dataset) -> list[tuple[Deployment, bool]]:
 def _own(
     data: Rows, target: str, deployments: list[tuple[Deployment, bool]]
 ) -> list[tuple[Deployment, bool]]:
-    """Those of one target's runs."""
+    """Those of one target's runs; of failed ones, which may have met no storage, if no other is."""
     index = data.columns.get("environment_index", np.empty(0, dtype=np.int64))
-    indices = np.unique(index[data.factor("target") == target]) if index.size else index
+    mine = data.factor("target") == target
+    ran = mine & (data["status"] == "ok") if "status" in data.columns else mine
+    indices = np.unique(index[ran if ran.any() else mine]) if index.size else index
     return [deployments[int(i)] for i in indices.tolist() if 0 <= int(i) < len(deployments)]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -23,6 +24,11 @@ from fsmatrix.results.evidence.values import Json, JsonObject
 
 DEADLINE = 60.0  # seconds for each call: engines that poll on the client's cores make it slow
 EXIST, NONEXIST, BUSY, MISC = -1004, -1005, -1012, -1025  # DER_EXIST, DER_NONEXIST...
+TIMEDOUT = -1011
+# A tool that ends with this has asked for nothing yet: servers that share the client's cores keep
+# it waiting for 3 s or so, and DAOS gives up (2.6).
+_NOT_BEGUN = "failed to initialize DAOS API"
+_TRIES = 3
 # what the user can do about a status; the tool's own text says the rest
 MEANINGS = {
     -1001: "this user has no right to that: see the access lists of pool and container",
@@ -81,8 +87,21 @@ def ask(argv: Sequence[str], deadline: float, meanings: Mapping[int, str] = MEAN
     """The response to `argv`, which asks for JSON; `meanings` of a status go into its error.
 
     DaosError with the tool's own reason; ToolError if the tool is missing or gives no answer
-    that can be read; NoAnswer if it does not end within `deadline` seconds.
+    that can be read; NoAnswer if it does not end within `deadline` seconds.  A tool that could
+    not begin in time is called again, within the same seconds.
     """
+    end = time.monotonic() + deadline
+    for _ in range(_TRIES - 1):
+        try:
+            return _ask_once(argv, deadline, meanings)
+        except DaosError as error:
+            deadline = end - time.monotonic()
+            if error.status != TIMEDOUT or _NOT_BEGUN not in str(error) or deadline <= 0:
+                raise
+    return _ask_once(argv, deadline, meanings)
+
+
+def _ask_once(argv: Sequence[str], deadline: float, meanings: Mapping[int, str]) -> Any:
     called = " ".join(word for word in argv if not word.startswith("--"))
     try:
         ran = tools.run(argv, deadline=deadline, check=False)

@@ -93,6 +93,16 @@ def test_a_fact_that_differs_between_attachments_is_a_range(tmp_path: Path) -> N
     assert fill.values["xfs"] == "10 % to 40 %"
 
 
+def test_a_run_that_failed_before_it_met_its_storage_tells_nothing_of_it(tmp_path: Path) -> None:
+    facts = {"xfs": CEPH, "ext4": CEPH}
+    many = list(records(facts, realised={"storage_nodes": "emulated"}))
+    failed = replace(many[0], status="failed", error="not attached", phases=())
+    many[0] = told(failed, {"xfs": {}, "ext4": {}}, {})
+    found = fairness(open_campaign(campaigns.write(tmp_path / "campaign.h5", many)))
+    (realised,) = [fact for fact in found.judged.facts if fact.name == "realised"]
+    assert realised.values == {"ext4": "emulated", "xfs": "emulated"}
+
+
 def test_runs_of_before_tell_nothing(tmp_path: Path) -> None:
     found = fairness(open_campaign(campaign(tmp_path, {})))
     assert not found.stored

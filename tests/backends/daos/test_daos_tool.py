@@ -197,3 +197,28 @@ def test_an_agent_that_hangs_keeps_no_command_waiting(
         assert "hangs: at its socket" in daos().refusal()
     (agent_folder / "moved").rename(agent_folder / "daos_agent.sock")
     assert [call for call in standin.calls if call != ["version"]] == []
+
+
+@pytest.mark.parametrize(("late", "tries"), [(1, 2), (2, 3), (5, 3)])
+def test_a_tool_that_could_not_begin_is_called_again(
+    monkeypatch: pytest.MonkeyPatch, late: int, tries: int
+) -> None:
+    """Servers that poll on the client's cores keep it waiting for 3 s: it has asked nothing yet."""
+    asked: list[float] = []
+    words = "failed to initialize DAOS API: DER_TIMEDOUT(-1011): Time out"
+
+    def once(argv: object, deadline: float, meanings: object) -> object:
+        asked.append(deadline)
+        if len(asked) <= late:
+            raise daos_tool.DaosError(words, daos_tool.TIMEDOUT)
+        return {}
+
+    monkeypatch.setattr(daos_tool, "_ask_once", once)
+    if late < tries:
+        assert daos_tool.ask(["daos"], 60.0) == {}
+    else:
+        with pytest.raises(daos_tool.DaosError, match="initialize"):
+            daos_tool.ask(["daos"], 60.0)
+    assert len(asked) == tries
+    assert asked == sorted(asked, reverse=True)
+    assert asked[0] == 60.0
