@@ -271,7 +271,7 @@ def end_daemons(entries: Sequence[Entry]) -> tuple[list[str], list[str]]:
     killed, stuck = process.end([process.proven(entry) for entry in entries])
     sentences = [f"ended {', '.join(sorted(killed))}"] if killed else []
     return sentences + [
-        f"{LEFT}{role} cannot be killed; it hangs in the kernel" for role in stuck
+        f"{LEFT}{role} was killed and is not gone after {process.GONE_WITHIN:g} s" for role in stuck
     ], stuck
 
 

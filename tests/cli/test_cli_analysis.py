@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,19 @@ def test_a_campaign_without_runs_is_a_message(
     assert not (tmp_path / "report.html").exists()
 
 
+def test_show_names_no_failure_that_a_later_attempt_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = list(campaigns.realistic(("xfs", "ext4"), blocks=6, troubles=False))
+    lost = [replace(r, status="failed", phases=(), error="no engine") for r in records[:2]]
+    mended = [replace(records[0], attempt=records[0].attempt + 1)]
+    file = campaigns.write(tmp_path / "campaign.h5", [*lost, *mended, *records[2:]])
+    assert call(monkeypatch, "show", file) == 0
+    printed = capsys.readouterr().out
+    assert f"failed {lost[1].run_id}: no engine" in printed
+    assert lost[0].run_id not in printed
+
+
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two targets, 4 patterns, 4 chunk sizes, 2 process counts, 8 blocks."""
@@ -57,8 +71,6 @@ def newer(campaign: Path) -> Path:
 
 
 def _renamed(record: Any) -> Any:
-    from dataclasses import replace
-
     return replace(
         record,
         attachment=f"n-{record.attachment}",
