@@ -172,8 +172,8 @@ def _synced(job: Job) -> bool:
     written = sum(d.operations for d in job.moved if d.kind != "read")
     asked = [job.options.get(name, "0")[:18] for name in ("fsync", "fdatasync")]
     every = min((int(n) for n in asked if n.isdecimal() and int(n)), default=0)
-    told = job.syncs is not None or job.syncs_told
-    syncs = job.syncs.operations if job.syncs else 0 if told or not every else written // every
+    done = job.syncs.operations if job.syncs else 0
+    syncs = done if done or job.syncs_told or not every else written // every
     return every > 0 and syncs * every >= SYNCED_SHARE * written
 
 
