@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from fsmatrix.traces.capture.system import NO_FOLDER
-from fsmatrix.traces.importing.base import encoding_problem, head
+from fsmatrix.traces.importing.base import Importer, encoding_problem, head
 from fsmatrix.traces.importing.registry import IMPORTERS
 from fsmatrix.traces.model import Header, TraceError
 from fsmatrix.traces.writer import writing
@@ -64,8 +65,13 @@ def import_traces(
 
 def format_of(begin: bytes) -> str:
     """The format of a file that begins so (base.head); empty: none that is known."""
-    names = IMPORTERS.names()
-    return next((name for name in names if IMPORTERS.load(name).recognises(begin)), "")
+    return next((name for name, each in _importers().items() if each.recognises(begin)), "")
+
+
+@cache
+def _importers() -> Mapping[str, type[Importer]]:
+    """All of them; what is installed is looked through once, not for every file."""
+    return {name: IMPORTERS.load(name) for name in IMPORTERS.names()}
 
 
 def _recognised(inputs: Sequence[Path]) -> str:
@@ -77,7 +83,7 @@ def _recognised(inputs: Sequence[Path]) -> str:
             raise TraceError(path, "is empty")
         name = format_of(begin)
         if not name:
-            formats = ", ".join(IMPORTERS.names())
+            formats = ", ".join(_importers())
             advice = next((text for sign, text in NEARLY if sign in begin), "")
             advice = advice or f"not a trace of a known format; name one with --format: {formats}"
             raise TraceError(path, advice)
