@@ -112,7 +112,7 @@ class LimitsSection(Section):
     time_per_run: PositiveDuration = Field(default=60.0, description="deadline of one run")
     time_without_progress: PositiveDuration = Field(
         default=10.0,
-        description="when no operation of the player has completed for so long, the storage is "
+        description="when no operation was seen to complete for so long, the storage is "
         "asked for its health; the run ends if it does not answer or says what is wrong",
     )
     space: PositiveSize | None = Field(

@@ -15,6 +15,7 @@ SHOWN = 3  # sentences in a reason
 HEALTH_SECONDS = 30.0  # for an answer about the health
 WATCH_SECONDS = 3.0  # between two looks at the storage's health while a step runs
 FIRST_LOOK, LAST_LOOK = 2.0, 12.0  # seconds at most before and after the step
+ASKED_AGAIN = 60.0  # seconds at most between two questions of a step that stands still
 
 
 class HealthWatch:
@@ -117,7 +118,8 @@ class StallWatch:
 
     If it does not answer, or says what it did not say before and after as long again still no
     operation has completed (it may have gone over to other servers), the step is ended.  If it
-    says that all is well, it is asked again after as long again.
+    says that all is well, it is asked again after as long as nothing had completed then: of some
+    programs no operation can be seen, and questions cost time.
     """
 
     def __init__(
@@ -133,12 +135,15 @@ class StallWatch:
         self._ask = ask
         self._known = [*known]
         self._asked: Asked | None = None
+        self._from = seconds  # idle seconds from which on it is asked
 
     def look(self) -> None:
         """To be called again and again; StorageStalled if the step must end."""
         idle = self._idle()
         if idle < self._seconds:
-            self._asked = None
+            self._asked, self._from = None, self._seconds
+            return
+        if self._asked is None and idle < self._from:
             return
         if self._asked is None:
             self._asked = Asked(self._ask)
@@ -149,12 +154,28 @@ class StallWatch:
         said = new_ones(sentences, self._known)
         if said and (self._asked.hangs or ago >= self._seconds):
             raise StorageStalled(
-                f"no operation has completed for {idle:.0f} s, and the storage said: "
+                f"no operation was seen to complete for {idle:.0f} s, and the storage said: "
                 f"{'; '.join(said[:SHOWN])}",
                 self._known,
             )
         if ago >= self._seconds:
-            self._asked = None
+            self._asked, self._from = None, min(2 * idle, idle + ASKED_AGAIN)
+
+
+class Ends:
+    """Asked while a program of the conductor runs: whether to end it, and why."""
+
+    def __init__(self, at_once: Callable[[], bool], stall: StallWatch | None) -> None:
+        self._at_once, self._stall = at_once, stall
+        self.stalled: StorageStalled | None = None
+
+    def __call__(self) -> bool:
+        if self._stall is not None and self.stalled is None:
+            try:
+                self._stall.look()
+            except StorageStalled as problem:
+                self.stalled = problem
+        return self.stalled is not None or self._at_once()
 
 
 def new_ones(sentences: Iterable[str], known: Iterable[str]) -> list[str]:

@@ -18,7 +18,7 @@ from fsmatrix.results.record import RunRecord, Status
 from fsmatrix.suite.run import assemble, outputs
 from fsmatrix.suite.run.assemble import RunBuilder, RunContext
 from fsmatrix.suite.run.environment import REST_SECONDS, RunEnvironment, SessionContext
-from fsmatrix.suite.run.health import SHOWN
+from fsmatrix.suite.run.health import SHOWN, Ends
 from fsmatrix.suite.run.outputs import RunFailed
 from fsmatrix.suite.run.spec import RunSpec, now
 from fsmatrix.suite.session import programs
@@ -41,6 +41,7 @@ from fsmatrix.suite.session.messages import (
 )
 from fsmatrix.suite.session.programs import GRACE
 from fsmatrix.suite.session.programs import run as run_program
+from fsmatrix.suite.session.progress import PROGRAMS_LOOK, telling
 from fsmatrix.suite.session.stopping import Interrupted
 from fsmatrix.suite.session.survey import addressed
 from fsmatrix.suite.session.wire import Arrays
@@ -211,7 +212,6 @@ class Runner:
             driver=self.context.driver,
             implementation=self.settings.implementation,
             environment=self.environment.backend.environment(self.access),
-            progress=str(self.session.progress.path),
         )
         answer, arrays = self._command(run, step, playing=playing)
         assert answer.merged is not None  # of a stream
@@ -263,11 +263,12 @@ class Runner:
             sample=step.role == "timed",
             oversubscribed=bool(builder.evidence.world.oversubscribed),
             timeout=run.left(),
+            progress=str(self.session.progress.path),
         )
         # a program that passes the deadline is ended by its leader, which then answers
         rest = 2 * GRACE + REST_SECONDS if program is not None else 0.0
         late = f"{step.name}: no answer within {self.environment.limit}"
-        stall = self.environment.stall_watch() if playing is not None else None
+        stall = self.environment.stall_watch() if function is None else None
         look = stall.look if stall is not None else None
         answer, arrays = self.session.request(
             command, StepAnswer, run.left() + rest, late=late, look=look
@@ -313,18 +314,21 @@ class Runner:
         watched = step.role == "timed"
         if watched:
             self.environment.watch(True)
-        stop = self.session.stop
-        done = run_program(
-            command,
-            run.root or "/",
-            run.left(),
-            launcher.environment() | extra,
-            self._ends(),
-            files,
-            what.collect,
-            self.session.network if self._is_apart else nullcontext,
-        )
-        if stop.at_once:
+        ends = Ends(lambda: self.session.stop.at_once, self.environment.stall_watch())
+        with telling(str(self.session.progress.path), 0, programs.moved, PROGRAMS_LOOK):
+            done = run_program(
+                command,
+                run.root or "/",
+                run.left(),
+                launcher.environment() | extra,
+                self._kept_local(ends),
+                files,
+                what.collect,
+                self.session.network if self._is_apart else nullcontext,
+            )
+        if ends.stalled is not None:
+            raise ends.stalled
+        if self.session.stop.at_once:
             raise Interrupted
         if watched:
             self._sampled(run, step, self.environment.watch(False))
@@ -351,18 +355,13 @@ class Runner:
         """Whether MPI programs work in a network of their own."""
         return self.session.is_apart and not self.context.programs_speak
 
-    def _ends(self) -> Callable[[], bool]:
-        """What says that an MPI program is to be ended; it is asked again and again."""
-        stop = self.session.stop
-
-        def at_once() -> bool:
-            return stop.at_once
-
+    def _kept_local(self, ends: Callable[[], bool]) -> Callable[[], bool]:
+        """`ends`, keeping an MPI program local where it is not in a network of its own."""
         # a daemon of an emulated node calls its launcher by any address, also a link-local one,
         # and what is sent to that does not come over `lo`
         local = self.session.only_here and not self.session.launcher.emulated
         watched = local and not self._is_apart
-        return WhileStarting(at_once, programs.running) if watched else at_once
+        return WhileStarting(ends, programs.running) if watched else ends
 
     @staticmethod
     def _outputs(run: RunContext, step: Step, answers: Sequence[RankOutput]) -> list[Output]:

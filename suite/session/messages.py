@@ -104,7 +104,6 @@ class Playing(Stored):
     implementation: Implementation
     # of the backend, for programs: if there is any, players work in processes that have it
     environment: Mapping[str, str] = field(default_factory=dict)
-    progress: str = ""  # file in which the ranks that see it tell theirs (players/progress.py)
 
 
 # -- commands ------------------------------------------------------------------------------------
@@ -174,6 +173,7 @@ class StepCommand(Command):
     sample: bool
     oversubscribed: bool  # more threads than CPUs
     timeout: float  # of a program, seconds
+    progress: str = ""  # file in which the ranks that see it tell theirs (progress.py)
 
 
 COMMANDS = (Quit, Call, Watch, StepCommand)

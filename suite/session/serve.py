@@ -35,6 +35,7 @@ from fsmatrix.suite.session.messages import (
     Watch,
 )
 from fsmatrix.suite.session.programs import Finished
+from fsmatrix.suite.session.progress import PROGRAMS_LOOK, telling
 from fsmatrix.suite.session.stream import run_stream
 from fsmatrix.suite.session.wire import Arrays
 from fsmatrix.suite.session.world import World
@@ -178,15 +179,14 @@ class Server:
         root = command.roots[place.rank % len(command.roots)]
         root = tree.reached(root, inside(command.access, "details"))
         if command.playing is not None:
-            merged, arrays = run_stream(
-                command.playing, root, place, comm, offset, command.oversubscribed
-            )
+            merged, arrays = run_stream(command, command.playing, root, place, comm, offset)
             return StepAnswer(merged=merged), arrays
         if command.function is not None:
             own = self._function(command.function, place, root)
         else:
             assert command.program is not None
-            own = self._program(command.program, place, root, command.timeout)
+            with telling(command.progress, place.rank, programs.moved, PROGRAMS_LOOK):
+                own = self._program(command.program, place, root, command.timeout)
             comm.patient_barrier()
             own = replace(
                 own,

@@ -14,9 +14,9 @@ from fsmatrix.backends.player.player import Player, wait_until
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
-from fsmatrix.suite.session.messages import Merged, Playing
+from fsmatrix.suite.session.messages import Merged, Playing, StepCommand
 from fsmatrix.suite.session.players.connecting import last_words, leave, open_together
-from fsmatrix.suite.session.players.progress import telling
+from fsmatrix.suite.session.progress import telling
 from fsmatrix.suite.session.reduction import put_together, reduced
 from fsmatrix.suite.session.turns import taking_turns
 from fsmatrix.suite.session.wire import Arrays
@@ -167,7 +167,7 @@ def _until(
 
 
 def run_stream(
-    playing: Playing, root: str, place: Place, comm: Comm, offset: Offset, oversubscribed: bool
+    command: StepCommand, playing: Playing, root: str, place: Place, comm: Comm, offset: Offset
 ) -> tuple[Merged | None, Arrays]:
     """Run one Stream step; the merged phase at rank 0 of `comm`, nothing elsewhere.
 
@@ -186,8 +186,8 @@ def run_stream(
             start_ns, began = _agree(comm)
             origin = start_ns + offset.nanoseconds  # on this kernel's own clock
             player.begin(origin)
-            wait_until(origin, 0 if oversubscribed else 200_000)
-            with telling(playing.progress, comm.rank, player.completed):
+            wait_until(origin, 0 if command.oversubscribed else 200_000)
+            with telling(command.progress, comm.rank, player.completed):
                 progress = play(
                     player,
                     source,

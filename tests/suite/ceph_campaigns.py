@@ -27,8 +27,8 @@ targets:
   ceph: {{backend: {backend}, options: {{conf: {conf}, {target}}}}}
 {others}
 workloads:
-  io: {{workload: pattern, options: {{{work}}}}}
-factors: {{pattern: [seq-write]}}
+  io: {{workload: {workload}, options: {{{work}}}}}
+factors: {{{factor}: [{level}]}}
 repetitions: {repetitions}
 order: {{attachments: {attachments}, block: {block}}}
 settle: {{timeout: 1s}}
@@ -59,6 +59,7 @@ class Place:
         backend: str,
         *,
         target: str,
+        workload: str = "pattern",
         work: str = "bytes_per_process: 4MiB, chunk: 64KiB",
         repetitions: int = 2,
         attachments: int = 1,
@@ -74,6 +75,9 @@ class Place:
             conf=self.bed.conf,
             target=target,
             others=other if beside else "",
+            workload=workload,
+            factor="rw" if workload == "fio" else "pattern",
+            level="write" if workload == "fio" else "seq-write",
             work=work,
             repetitions=repetitions,
             attachments=attachments,

@@ -44,7 +44,7 @@ from fsmatrix.suite.session.client.orphaned_sessions import (
     session_folder,
 )
 from fsmatrix.suite.session.messages import Answer, Answers, Call, Command, Hello, Quit, in_rows
-from fsmatrix.suite.session.players.progress import Progress
+from fsmatrix.suite.session.progress import Progress
 from fsmatrix.suite.session.stopping import Interrupted, StopFlag
 from fsmatrix.suite.session.wire import Arrays, ChannelClosed
 

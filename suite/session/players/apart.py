@@ -26,8 +26,7 @@ from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.player.result import FirstError, Latencies, PlayerResult
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import JsonObject
-from fsmatrix.suite.session import programs, wire
-from fsmatrix.suite.session.players import progress
+from fsmatrix.suite.session import programs, progress, wire
 from fsmatrix.suite.session.wire import Arrays
 
 END_SECONDS = 60.0  # for its last words: a client of a storage system may say goodbye to servers

@@ -36,6 +36,8 @@ STRIPED = f"stripe_unit: 64KiB, {SMALL}"
 TWO = {"rados": f"pool: rados, {SMALL}", "libcephfs": STRIPED, "cephfs-fuse": STRIPED}
 ONE = f"pool: {cluster.SINGLE}, {SMALL}"
 TREE = {"filesystem": "cephfs", "directory": "/", "name": "none", "tag": "none"}
+FIO = "ioengine: psync, size: 64MiB, bs: 64KiB, fsync: 16, runtime: 20s"
+SILENT = r"the storage (still )?said: osd\.[01] does not answer, and the monitors think"
 LONG = "bytes_per_process: 4MiB, chunk: 64KiB, fixed: time, seconds: 3s"
 
 
@@ -178,15 +180,34 @@ def test_osds_hang_under_a_long_limit(place: Any) -> None:
         assert running.end() == 1, running.errors
         assert not [pid for pid in session if Path(f"/proc/{pid}").exists()]
     hung, after = place.records()
-    silent = r"said: osd\.[01] does not answer, and the monitors think that it is up"
     assert hung.status == "failed"
-    assert re.search(rf"no operation has completed for \d+ s, and the storage {silent}", hung.error)
+    assert re.search(rf"no operation was seen to complete for \d+ s, and {SILENT}", hung.error)
     assert (after.status, after.session) == ("failed", "")
-    assert re.search(rf"the storage still {silent}", after.error)
+    assert re.search(SILENT, after.error)
     told = [event["text"] for event in running.events if event["event"] == "warning"]
     assert any(text.startswith("still there: rados-space") for text in told), told
     assert any("`run --resume` removes it" in text for text in told)
     assert "recovered: removed namespaces" in resumed(place)
+
+
+@pytest.mark.needs("fio")
+def test_osds_hang_below_a_program(place: Any) -> None:
+    """Of fio it is told as soon: by the kernel's counters of its processes."""
+    limit = "1h, time_without_progress: 2s"
+    target = TWO["cephfs-fuse"]
+    running = place.start(
+        backend="cephfs-fuse", target=target, workload="fio", work=FIO, limit=limit, repetitions=1
+    )
+    with healed(place.bed):
+        place.until_writing(running, DATA)
+        for osd in (0, 1):
+            place.bed.stop(f"osd.{osd}")
+        assert re.search(SILENT, running.until("warning")["text"])  # the session has been ended
+        for osd in (0, 1):
+            place.bed.resume(f"osd.{osd}")
+        assert running.end() == 1, running.errors
+    (hung,) = place.records()
+    assert re.search(rf"no operation was seen to complete for \d+ s, and {SILENT}", hung.error)
 
 
 # -- MDS and clients --------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import pytest
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.suite.run import environment, health, runner
 from fsmatrix.suite.session.client.death import StorageStalled
+from tests.waiting import until
 
 DEGRADED = "the pool is in state Degraded"
 
@@ -58,7 +59,7 @@ class Stalled:
     """A step in which no operation completes, and a storage that answers what the test says."""
 
     def __init__(self, *answers: Any, known: tuple[str, ...] = ()) -> None:
-        self.idle = 0.0
+        self.idle, self.grows = 0.0, 0.0
         self.answers = list(answers)
         self.asked = 0
         self.watch = health.StallWatch(lambda: self.idle, 0.2, self.ask, known)
@@ -77,6 +78,7 @@ class Stalled:
             except StorageStalled as stalled:
                 return str(stalled)
             time.sleep(0.01)
+            self.idle += self.grows
         return ""
 
 
@@ -96,20 +98,20 @@ def test_a_storage_that_says_what_is_wrong_gets_as_long_again() -> None:
     assert step.looked(0.5) == ""
     step.idle = 13.0
     reason = step.looked(60)
-    assert reason == f"no operation has completed for 13 s, and the storage said: {DEGRADED}"
+    assert reason == f"no operation was seen to complete for 13 s, and the storage said: {DEGRADED}"
     assert step.asked == 2
 
 
 def test_a_storage_that_is_well_is_asked_again() -> None:
     step = Stalled([], [], ["osd.0 does not answer"])
-    step.idle = 12.0
+    step.idle, step.grows = 12.0, 1.0
     assert "osd.0 does not answer" in step.looked(60)
     assert step.asked == 3
 
 
 def test_what_it_said_before_the_step_ends_nothing() -> None:
     step = Stalled(["5 of 16 groups are degraded"], known=("7 of 16 groups are degraded",))
-    step.idle = 12.0
+    step.idle, step.grows = 12.0, 1.0
     assert step.looked(1.0) == ""
     assert step.asked > 1
 
@@ -123,3 +125,28 @@ def test_a_storage_that_does_not_answer_ends_it_at_once(monkeypatch: pytest.Monk
     over.set()
     assert reason.endswith("the storage's health is not known: no answer within 0.3 s")
     assert step.asked == 1
+
+
+def test_a_storage_that_is_well_is_not_asked_all_the_time() -> None:
+    """Of some programs no operation can be seen."""
+    step = Stalled([])
+    for idle, asked in ((9, 1), (17, 1), (19, 2), (37, 2), (39, 3), (77, 3), (79, 4), (138, 4)):
+        step.idle = idle
+        until(lambda: step.looked(0.05) == "" and step.watch._asked is None)
+        assert step.asked == asked, idle
+
+
+def test_a_program_of_the_conductor_is_ended_once() -> None:
+    step = Stalled(["osd.0 does not answer"])
+    over = [False]
+    ends = health.Ends(lambda: over[0], step.watch)
+    assert not ends()
+    step.idle = 12.0
+    until(ends)
+    assert "osd.0 does not answer" in str(ends.stalled)
+    asked = step.asked
+    assert ends()
+    assert step.asked == asked
+    assert not health.Ends(lambda: over[0], None)()
+    over[0] = True
+    assert health.Ends(lambda: over[0], None)()

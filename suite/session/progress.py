@@ -1,8 +1,9 @@
-"""Whether operations still complete: told by the ranks of a machine while they play.
+"""Whether operations still complete: told by the ranks of a machine in a step.
 
 Each rank has eight bytes of a file that its conductor made: the moment at which it last saw that
-an operation had completed, 0 while it does not play.  Its player counts operations anyway, so that
-a look from another thread costs it nothing.  Ranks of other machines do not see the file.
+an operation had completed, 0 while it plays nothing and runs no program.  Its player counts
+operations anyway, and the kernel those of programs, so that a look from another thread costs
+little.  Ranks of other machines do not see the file.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 BYTES = 8  # of one rank: ns of CLOCK_MONOTONIC, which all processes of a kernel share
 LOOK = 1.0  # seconds between two looks at a player
+PROGRAMS_LOOK = 2.0  # seconds between two looks at programs, which take longer
 _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITING = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -30,11 +32,11 @@ class Progress:
         self._ranks = ranks
 
     def clear(self) -> None:
-        """Nobody plays: before a step.  What a rank that was killed had said is gone."""
+        """Nobody does anything: before a step.  What a rank that was killed had said is gone."""
         self.path.write_bytes(bytes(BYTES * self._ranks))
 
     def idle(self) -> float:
-        """Seconds since an operation of any rank here completed; 0 while none plays."""
+        """Seconds since an operation of any rank here completed; 0 while none does anything."""
         file = os.open(self.path, _READING)
         try:
             told = np.frombuffer(os.pread(file, BYTES * self._ranks, 0), dtype=np.int64)
@@ -45,7 +47,9 @@ class Progress:
 
 
 @contextlib.contextmanager
-def telling(path: str, rank: int, completed: Callable[[], int]) -> Iterator[None]:
+def telling(
+    path: str, rank: int, completed: Callable[[], int], every: float = LOOK
+) -> Iterator[None]:
     """Tell meanwhile when `completed()` changes; nothing where there is no such file."""
     try:
         file = os.open(path, _WRITING) if path else -1
@@ -55,14 +59,16 @@ def telling(path: str, rank: int, completed: Callable[[], int]) -> Iterator[None
         yield
         return
     try:
-        with writing(file, rank, completed):
+        with writing(file, rank, completed, every):
             yield
     finally:
         os.close(file)
 
 
 @contextlib.contextmanager
-def writing(file: int, rank: int, completed: Callable[[], int]) -> Iterator[None]:
+def writing(
+    file: int, rank: int, completed: Callable[[], int], every: float = LOOK
+) -> Iterator[None]:
     """As `telling`, into an open file."""
     over = threading.Event()
 
@@ -71,7 +77,7 @@ def writing(file: int, rank: int, completed: Callable[[], int]) -> Iterator[None
 
     def look() -> None:
         before = completed()
-        while not over.wait(LOOK):
+        while not over.wait(every):
             if (now := completed()) != before:
                 before = now
                 tell(time.monotonic_ns())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,21 +14,28 @@ import pytest
 
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.backends.player.player import PlayerOptions, open_player
-from fsmatrix.suite.session.players import progress
+from fsmatrix.suite.session import programs
 from fsmatrix.suite.session.players.apart import ApartPlayer
-from fsmatrix.suite.session.players.progress import Progress, telling
+from fsmatrix.suite.session.progress import Progress, telling
 from tests.backends.playing import chunk, op
 from tests.waiting import until
 
 OPTIONS = PlayerOptions(slots=8, max_op_bytes=1 << 20, seed=1, stop_on_error=False)
+# writes to a file until its only child has ended
+TALKS = """import os, sys, time
+while os.waitpid(-1, os.WNOHANG) == (0, 0):
+    with open(sys.argv[1], "a") as file:
+        file.write("x")
+    time.sleep(0.02)
+"""
+OFTEN = 0.01  # seconds between two looks
 C: Any = pytest.param("c", marks=pytest.mark.needs("c player"))
 APART: Any = pytest.param("apart", marks=pytest.mark.needs("c player"))
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Progress:
-    """The file of three ranks, looked at often."""
-    monkeypatch.setattr(progress, "LOOK", 0.01)
+def told(tmp_path: Path) -> Progress:
+    """The file of three ranks."""
     (tmp_path / "session").mkdir()
     made = Progress(tmp_path / "session/progress", 3)
     made.clear()
@@ -63,7 +71,7 @@ def test_an_operation_that_hangs(
     before = player.completed()
 
     def play() -> None:
-        with telling(str(told.path), 1, player.completed):
+        with telling(str(told.path), 1, player.completed, OFTEN):
             player.play(work)
 
     assert told.idle() == 0.0  # nobody plays
@@ -88,7 +96,8 @@ def test_the_last_completion_of_any_rank_counts(told: Progress) -> None:
     def count(rank: int) -> int:
         return counts[rank]
 
-    with telling(str(told.path), 0, lambda: count(0)), telling(str(told.path), 2, lambda: count(1)):
+    path = str(told.path)
+    with telling(path, 0, lambda: count(0), OFTEN), telling(path, 2, lambda: count(1), OFTEN):
         until(lambda: told.idle() > 0.5)
         counts[1] += 1
         until(lambda: told.idle() < 0.4)
@@ -108,3 +117,26 @@ def test_what_a_killed_rank_has_said_is_forgotten(told: Progress) -> None:
     assert told.idle() > 0
     told.clear()
     assert told.idle() == 0.0
+
+
+def test_programs_move_what_the_kernel_counts(tmp_path: Path) -> None:
+    """Of processes that have started no others: a launcher moves bytes of its own."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    talked = tmp_path / "talked"
+    script = f"cat {pipe} > {tmp_path}/out & exec {sys.executable} -c '{TALKS}' {talked}"
+    thread = threading.Thread(target=programs.run, args=(["sh", "-c", script], "/", 60.0))
+    thread.start()
+    try:
+        with pipe.open("wb", buffering=0) as stream:  # cat has it open
+            until(talked.exists)
+            before, size = programs.moved(), talked.stat().st_size
+            assert before > 0
+            until(lambda: talked.stat().st_size > size)
+            assert programs.moved() == before
+            stream.write(bytes(1000))
+            until(lambda: programs.moved() >= before + 2000)  # read and written
+    finally:
+        thread.join(60)
+    assert not thread.is_alive()
+    assert programs.moved() == 0
