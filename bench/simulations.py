@@ -22,9 +22,12 @@ sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # also
 from simulations_many import INSIDE, false_claims, growing, many_cells, null_study
 from tables_of_docs import table, write
 
+from fsmatrix.analysis.comparison.extension import Record, extension
 from fsmatrix.analysis.stats import repetitions, simulate
 from fsmatrix.analysis.stats.estimates import intervals
 from fsmatrix.analysis.stats.estimates.medians import Floats
+from fsmatrix.analysis.stats.testing import looks, signflips
+from fsmatrix.analysis.stats.testing.verdict import Verdict, verdicts
 
 MARK = "<!-- below: made by python -P bench/simulations.py --write docs/statistics.md -->"
 SIZES = (6, 8, 12, 30)
@@ -217,6 +220,61 @@ def planning(trials: int) -> Iterator[str]:
     )
 
 
+TRUTHS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
+    "nothing differs": lambda _, cells: np.zeros(cells),
+    "half by 0.8": lambda _, cells: np.where(np.arange(cells) < cells // 2, 0.8, 0.0),
+    "by 0.5, normally distributed": lambda random, cells: random.normal(0, 0.5, cells),
+    "all by 0.6": lambda _, cells: np.full(cells, 0.6),
+    "all by 1.2": lambda _, cells: np.full(cells, 1.2),
+}
+
+
+def advised(trials: int, cells: int = 16) -> Iterator[str]:
+    """What the advice of more blocks promises, and what these blocks then prove."""
+    random = np.random.default_rng(8)
+    first, second = (looks.level(0.05, number) for number in (1, 2))
+    rows = []
+    for name, truth in TRUTHS.items():
+        for have in (6, 10):
+            campaigns, kept = 0, list[bool]()
+            for _ in range(trials):
+                shift = truth(random, cells)
+                seen = random.standard_normal((have, cells)) + shift
+                joint = signflips.max_t(seen, first, 1024)
+                ratios = [intervals.from_logs((column,)) for column in seen.T]
+                judged = verdicts(ratios, 0.05, first, "max-t", together=joint, later=second)
+                found = extension(
+                    Record((have,), have),
+                    [have for v in judged if v.kind == "too few"],
+                    [promised(v) for v in judged if v.kind == "too few"],
+                    0.05,
+                    1,
+                )
+                campaigns += found.target > 0
+                if not found.target:
+                    continue
+                more = random.standard_normal((found.target - have, cells)) + shift
+                p = signflips.max_t(np.vstack([seen, more]), second, 1024).p
+                within = [(promised(v) or have * 9) <= found.target for v in judged]
+                kept += list(p[np.array(within)] <= second)
+            share = f"{np.mean(kept):.0%}" if kept else "-"
+            rows.append([name, str(have), f"{campaigns / trials:.0%}", str(len(kept)), share])
+    yield (
+        "## More blocks that were advised, and what they proved\n\n"
+        f"{trials} campaigns a line, {cells} cells of two targets, differences in standard "
+        "deviations of a block's log ratio. A number of blocks is named where some cell is likely "
+        f"({repetitions.CHANCE:.0%}) to be proven by at most four times as many.\n"
+    )
+    yield table(["differences", "blocks", "a number was named", "cells promised", "proven"], rows)
+
+
+def promised(verdict: Verdict) -> int | None:
+    """Blocks that are likely to prove an open cell with a likely lead, as `extension_of` counts."""
+    ratio = verdict.interval
+    leads = ratio.kind == "interval" and (ratio.low > 1 or ratio.high < 1)
+    return verdict.needed.needed if leads and verdict.needed else None
+
+
 def main() -> None:
     """Run all and print, or write below the mark."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -227,6 +285,7 @@ def main() -> None:
     parts = []
     for study in (coverage, unequal, power, planning):
         parts += list(study(options.trials))
+    parts += list(advised(max(options.trials // 10, 20)))
     parts += list(many_cells(max(options.trials // 5, 20)))
     parts += list(false_claims())
     parts += list(growing(options.trials // 2))

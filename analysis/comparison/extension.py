@@ -21,6 +21,7 @@ from fsmatrix.results.files.store import MARKER
 from fsmatrix.results.units import plural
 
 MOST = 10_000  # repetitions that a campaign may have
+FOLD = 4  # more blocks than so many times those that are there are no advice
 ORDINAL = ("first", "second", "third", "fourth", "fifth")
 
 
@@ -111,9 +112,10 @@ def _count(value: object) -> int:
 class Extension:
     """How many blocks would decide cells that are not decided yet.
 
-    `have`: blocks of the cell that has the fewest; `needed`: for each cell that more blocks
-    would decide, how many in all, as far as ratio and spread stay as they are; `cells`: all
-    that are not decided; `fewest_blocks`: with fewer nothing is decided.
+    `have`: blocks of the open cell that has the most; `needed`: for each open cell with a lead
+    that is likely, how many in all are likely to prove it (`repetitions.CHANCE`); `cells`: all
+    that are open; `fewest_blocks`: with fewer nothing is decided in the next look; `too_few`: nor
+    was in this one.
     """
 
     record: Record
@@ -121,14 +123,28 @@ class Extension:
     needed: tuple[int, ...]
     cells: int
     fewest_blocks: int
+    too_few: bool = False
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether blocks that are planned are not there."""
+        planned = self.record.planned // self.record.block
+        return bool(self.cells) and max(self.have, self.record.there) < planned
 
     @property
     def target(self) -> int:
-        """Blocks in all that may decide half of the cells; 0: there is no such number."""
-        if not self.needed or self.record.imported:
+        """Blocks in all that are worth it; 0: there is no such number.
+
+        The fewest that prove anything; then what half of the cells take that FOLD times as many
+        would be likely to prove.
+        """
+        if not self.cells or self.record.imported:
             return 0
-        half = float(np.quantile(self.needed, 0.5, method="lower"))
-        return max(math.ceil(half), self.fewest_blocks, self.have + 1)
+        if self.too_few:
+            return self.fewest_blocks
+        near = [n for n in self.needed if n <= FOLD * self.have]
+        half = float(np.quantile(near, 0.5, method="lower")) if near else 0
+        return max(math.ceil(half), self.fewest_blocks, self.have + 1) if near else 0
 
     @property
     def repetitions(self) -> int:
@@ -136,36 +152,46 @@ class Extension:
         lost = max(self.record.there - self.have, 0)
         return (self.target + lost) * self.record.block if self.target else 0
 
+    def resume(self, place: str) -> str:
+        """The command that adds them; `place`: quoted for a shell.  "" if there is none."""
+        repetitions = self.repetitions
+        if not self.record.planned or not 0 < repetitions <= MOST:
+            return ""
+        more = repetitions > self.record.planned and not self.unfinished
+        return self.record.resume(place, repetitions if more else None)
+
     @property
     def command(self) -> str:
-        """What adds them; "" where the results directory is not known."""
-        repetitions = self.repetitions
-        if not self.record.store or not 0 < repetitions <= MOST:
+        """The same; "" where the results directory is not known."""
+        return self.resume(shlex.quote(self.record.store)) if self.record.store else ""
+
+    @property
+    def advice(self) -> str:
+        """What to do, without a full stop; "" where there is nothing to add blocks to."""
+        if not self.cells or self.record.imported:
             return ""
-        return self.record.resume(
-            shlex.quote(self.record.store),
-            repetitions if repetitions > self.record.planned else None,
-        )
+        if self.unfinished:
+            return "Finish the campaign first"
+        cells = plural(self.cells, "open cell")
+        if not self.target:
+            return (
+                f"More blocks are not worth it: {FOLD * self.have} would not be likely to prove "
+                f"{'the' if self.cells == 1 else 'any of the'} {cells.removeprefix('1 ')}"
+            )
+        start = f"Add {plural(self.target - self.have, 'block')} ({self.target} in all), "
+        if self.too_few:
+            return f"{start}the fewest that can prove anything"
+        count = sum(n <= self.target for n in self.needed)
+        what = "the open cell" if self.cells == 1 else f"{count} of the {cells}"
+        far = self.cells - sum(n <= FOLD * self.have for n in self.needed)
+        rest = f"; {far} would take more than {FOLD * self.have}" if far else ""
+        return f"{start}likely to prove {what}{rest}"
 
     @property
     def says(self) -> str:
-        """The advice in a sentence or two; "" where no number of blocks is known to help."""
-        if not self.target:
-            return ""
-        repetitions = self.repetitions
-        how = self.command or (
-            f"resume the campaign with --set repetitions={repetitions}"
-            if self.record.planned
-            else f"{self.target} blocks of each in all"
-        )
-        enough = sum(n <= self.target for n in self.needed)
-        what = f"may decide {enough} of the {plural(self.cells, 'cell')} that are not proven yet"
-        if self.cells == 1:
-            what = "may decide the cell that is not proven yet"
-        rest = [n for n in self.needed if n > self.target]
-        more = f"; all of them would take {max(rest)} in all" if rest else ""
-        more = more if len(self.needed) == self.cells else more.replace("all of them", "others")
-        return f"Add {plural(self.target - self.have, 'block')}: {how} ({what}{more})."
+        """The advice with its command; "" where there is nothing to add blocks to."""
+        how = self.command if self.target else ""
+        return f"{self.advice}{f': {how}' if how else '.'}" if self.advice else ""
 
     def to_dict(self) -> dict[str, Json]:
         """Plain numbers and strings."""
@@ -189,6 +215,10 @@ def extension(
     `have`, `needed`: blocks of each cell that are there, and in all; None: not known, or too many.
     `family`: tests among which Holm shares alpha.
     """
-    fewest = max(SMALLEST, tests.fewest(family, record.next_level(alpha)))
+    now, fewest = (
+        max(SMALLEST, tests.fewest(family, level))
+        for level in (record.level(alpha), record.next_level(alpha))
+    )
     counts = tuple(max(n, fewest) for n in needed if n)
-    return Extension(record, min(have, default=0), counts, len(have), fewest)
+    most = max(have, default=0)
+    return Extension(record, most, counts, len(have), fewest, most < now)

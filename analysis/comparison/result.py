@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.comparison import words
-from fsmatrix.analysis.comparison.advice import extension_of, patterns, tested
+from fsmatrix.analysis.comparison.advice import patterns, tested
 from fsmatrix.analysis.comparison.compared import ComparedSides
-from fsmatrix.analysis.comparison.extension import Extension
 from fsmatrix.analysis.data.cluster import ONE_MACHINE
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.dependence import dependent_words
@@ -41,7 +40,7 @@ class Comparison(ComparedSides, Drawn):
     def _answers(self) -> list[str]:
         sentences = [words.headline(self), words.mean(self), *self._ahead()]
         sentences += patterns(self) + words.extremes(self)
-        advice = (self.extension.says, tested(self), self.record.says(self.alpha))
+        advice = (tested(self), self.record.says(self.alpha))
         return sentences + [line for line in advice if line]
 
     def _ahead(self) -> list[str]:
@@ -52,11 +51,6 @@ class Comparison(ComparedSides, Drawn):
         if first >= second:
             return [f"{self.a} is ahead in {first} of {count} cells, {self.b} in {second}."]
         return [f"{self.b} is ahead in {second} of {count} cells, {self.a} in {first}."]
-
-    @property
-    def extension(self) -> Extension:
-        """How many blocks would decide the cells that are not decided."""
-        return extension_of([self])
 
     def _dependent(self) -> list[str]:
         sentence = "" if self.differences is None else dependent_words(self.differences)
@@ -147,7 +141,6 @@ class Comparison(ComparedSides, Drawn):
                 "alpha": self.alpha,
                 "level": self.level,
                 "looks": self.record.looks,
-                "extension": self.extension.to_dict(),
                 "correction": self.correction,
                 "family": self.family,
                 "counts": self.counts,

@@ -24,6 +24,8 @@ from fsmatrix.results.evidence.values import Json
 ALPHA = 0.05
 FEWEST = 5  # attachments: below, their spread is not known well enough to plan with
 MOST = 1000  # attachments that are still a plan
+DOUBT = 3
+CHANCE = 0.8  # of a verdict with as many blocks as are advised
 SAMPLES = 200
 RANGE = 0.8  # of the bootstrap samples lie in low..high
 
@@ -143,10 +145,24 @@ def for_parts(
     return Repetitions(have, numbers[0], numbers[1], numbers[2], known=True)
 
 
-def for_typical(differences: Floats, target: float, share: float, seed: int = 0) -> Repetitions:
-    """Blocks until the half width of a t interval of the mean is at most `target`.
+def lead(differences: Floats) -> float:
+    """The mean of log ratios, shape [block], as far as it is to be believed for a plan.
 
-    `differences`: log ratios, shape [block]; `share`: 1 - the level of that interval.
+    A lead that was looked for among others overstates what will be seen.  So DOUBT times what
+    chance alone gives on average is taken off its square (positive-part shrinkage, James and
+    Stein 1961; DOUBT by simulation: bench/simulations.py).
+    """
+    n = differences.size
+    if n <= 3:
+        return 0.0
+    mean, noise = float(differences.mean()), float(differences.var(ddof=1)) / n
+    return float(np.sqrt(max(mean**2 - DOUBT * noise * (n - 1) / (n - 3), 0.0)))
+
+
+def for_typical(differences: Floats, target: float, share: float, seed: int = 0) -> Repetitions:
+    """Blocks until a t test at `share` is likely (CHANCE) to tell a mean of `target` from 0.
+
+    `differences`: log ratios, shape [block], of which the spread is used.
     """
     have = differences.size
     least = smallest(1 - ALPHA)
@@ -155,7 +171,8 @@ def for_typical(differences: Floats, target: float, share: float, seed: int = 0)
     random = np.random.default_rng(seed)
     drawn = differences[random.integers(0, have, (SAMPLES, have))]
     tried = np.arange(least, MOST + 1)
-    factor = -scipy.special.stdtrit(tried - 1, share / 2) / np.sqrt(tried)
+    margin = scipy.special.ndtri(CHANCE) - scipy.special.stdtrit(tried - 1, share / 2)
+    factor = margin / np.sqrt(tried)
     spread = np.array([differences.std(ddof=1), *drawn.std(axis=1, ddof=1)])
     first = _first(factor * spread[:, np.newaxis], tried.tolist(), target)
     low, high = np.quantile(first[1:], [(1 - RANGE) / 2, (1 + RANGE) / 2], method="nearest")

@@ -104,6 +104,7 @@ def compare(
     (status 1 if a condition is met; docs/acceptance.md)
     """
     from fsmatrix.analysis.acceptance.acceptance import acceptance as acceptance_of
+    from fsmatrix.analysis.comparison.advice import extension_of
     from fsmatrix.analysis.comparison.options import ComparisonOptions
 
     analyse.picture(out)
@@ -124,7 +125,10 @@ def compare(
             return
         results, fair = _compared(ds, every, by, sides, old, metric, chosen)
     if as_json:
-        common.print_json([_with_fairness(comparison, fair) for comparison in results])
+        more = extension_of(results).to_dict() if results else {}
+        common.print_json(
+            [_with_fairness(comparison, fair) | {"extension": more} for comparison in results]
+        )
     else:
         compared.show(results)
         analyse.print_lines(fair.short(" ".join(every)) if fair else [])

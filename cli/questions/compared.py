@@ -45,7 +45,8 @@ LEGEND = {
 
 
 def show(results: Sequence[Comparison]) -> None:
-    """Each, and once what they share."""
+    """Each, and once what they share, with what would decide more."""
+    from fsmatrix.analysis.comparison.advice import extension_of
     from fsmatrix.analysis.comparison.words import tested
 
     if not results:
@@ -58,7 +59,8 @@ def show(results: Sequence[Comparison]) -> None:
     shown = "; ".join(text for sign, text in LEGEND.items() if sign in signs)
     lines = [shown.format(sure=f"{100 * (1 - results[0].alpha):.3g}")]
     judged = [comparison for comparison in results if not comparison.one_machine]
-    analyse.print_lines([*lines, *([tested(judged)] if judged else [])])
+    more = extension_of(judged).says if judged else ""
+    analyse.print_lines([*([more] if more else []), *lines, *([tested(judged)] if judged else [])])
 
 
 def _print(comparison: Comparison, already: set[str]) -> set[str]:

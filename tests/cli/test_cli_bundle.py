@@ -52,10 +52,8 @@ def out(tmp_path, monkeypatch):
 
 def without_advice(comparisons):
     for one in comparisons:
-        advice = one["extension"].pop("says")
-        assert advice.startswith("Add ")
+        assert one["extension"].pop("says")
         one["extension"].pop("command")
-        one["says"].remove(advice)
 
 
 @pytest.mark.parametrize("anonymise", [True, False])

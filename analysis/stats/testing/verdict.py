@@ -62,7 +62,7 @@ class Verdict:
     alpha: float
     cells: int
     correction: Correction
-    share: float  # of alpha, with more blocks, that this cell has in the worst case
+    share: float  # of alpha that this cell has, with more blocks, if it is one of all that differ
     more_is_faster: bool = True  # False for times
 
     @functools.cached_property
@@ -141,7 +141,7 @@ def verdicts(
     if correction == "max-t":
         if together is None:
             raise ValueError("max-t needs the differences of every block")
-        p, share = together.p, together.share
+        p, share = together.p, max(together.share, share)  # few blocks: the flips say little
         raw_equal = signflips.equivalent(together.differences, float(np.log1p(x)))
         raw_equal = np.maximum(raw_equal, np.finfo(float).tiny)
         p_equal = tests.correct(raw_equal)
@@ -171,12 +171,12 @@ def verdicts(
 
 
 def more(cell: Ratio, x: float, alpha: float, *, typical: bool = False) -> Repetitions | None:
-    """Attachments until one or the other verdict is expected, if ratio and spread stay so.
+    """Attachments until one or the other verdict is likely, if ratio and spread stay so.
 
-    The half width must fall below the distance of the log ratio from 0 (a difference), or
-    below that from the tolerance (equivalence, at 1 - 2 alpha); whichever comes first.
-    `alpha` is the share of this one cell.  `typical`: by the mean of the blocks' log ratios,
-    otherwise by medians.  None within one session.
+    A difference, by the distance of the log ratio from 0, or equivalence (at 1 - 2 alpha), by
+    that from the tolerance; whichever comes first.  `alpha` is the share of this one cell.
+    `typical`: by the mean of the blocks' log ratios, of which `repetitions.lead` is believed;
+    otherwise until the interval of the medians leaves it out.  None within one session.
     """
     if min(cell.units) < 2:
         return None
@@ -184,7 +184,7 @@ def more(cell: Ratio, x: float, alpha: float, *, typical: bool = False) -> Repet
     distance = abs(float(np.mean(values) if typical else np.log(cell.ratio)))
     room = float(np.log1p(x)) - distance
     if typical:
-        differs = repetitions.for_typical(values, distance, alpha)
+        differs = repetitions.for_typical(values, repetitions.lead(values), alpha)
         equal = repetitions.for_typical(values, room, 2 * alpha)
     else:
         differs = repetitions.for_parts(cell.parts, distance, 1 - alpha)

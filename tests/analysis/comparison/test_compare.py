@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fsmatrix import analysis
+from fsmatrix.analysis.comparison.advice import extension_of
 from fsmatrix.analysis.comparison.compare import Comparison, compare, comparisons
 from fsmatrix.analysis.comparison.compared import SINGLE
 from fsmatrix.analysis.comparison.options import ComparisonOptions
@@ -81,9 +82,8 @@ def test_what_needs_more_repetitions_is_said_of_differences_only() -> None:
     )
     (found,) = comparisons(ds, "bandwidth", options=ComparisonOptions(correction="holm"))
     assert found.counts["no difference"] >= 2
-    (said,) = [line for line in found.says if line.startswith("Add ")]
-    open_cells = found.counts["too few"]
-    assert f"of the {open_cells} cells that are not proven yet" in said
+    advice = extension_of([found])
+    assert advice.cells == found.counts["too few"]
     assert not [line for line in found.says if "can be decided" in line or "too few" in line]
 
 
@@ -130,9 +130,21 @@ def test_few_attachments_decide_nothing_and_say_how_many_would() -> None:
     said = " ".join(cell.says for cell in found.cells)
     assert "3 blocks are too few; 6 are needed" in said
     assert found.mean_kind == "too few"
-    undecided = compare(made({"a": 1.04, "b": 1.0}, blocks=12, spread=0.06), "a", "b")
-    assert undecided.counts == {"too few": 4}
-    assert any("would take" in line for line in undecided.says)
+    assert extension_of([found]).says == (
+        "Add 3 blocks (6 in all), the fewest that can prove anything."
+    )
+    undecided = compare(made({"a": 1.07, "b": 1.0}, blocks=12, spread=0.06), "a", "b")
+    assert undecided.counts["too few"] >= 2
+    assert "blocks (" in extension_of([undecided]).says
+
+
+def test_of_noise_no_number_of_blocks_is_advised() -> None:
+    """Identical targets: five in a hundred campaigns at most name one."""
+    advised = 0
+    for seed in range(40):
+        found = compare(made({"a": 1.0, "b": 1.0}, blocks=8, seed=seed, spread=0.1), "a", "b")
+        advised += extension_of([found]).target > 0
+    assert advised <= 4  # of 40: 5 or more have probability 0.05 at 5 %
 
 
 def test_correction_counts_the_cells_of_all_pairs() -> None:

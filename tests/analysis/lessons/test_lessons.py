@@ -327,5 +327,5 @@ def test_too_few_attachments_name_no_winner_and_how_many_it_takes() -> None:
     one = of(made, "backend", pattern="seq-read")
     assert one.sure == "too few"
     assert one.why == "5 attachments are too few; 6 are needed"
-    assert "Add 1 block: " in made.answer
+    assert "Add 1 block (6 in all), the fewest" in made.answer
     assert made.answer.startswith("No target is proven to be faster")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fsmatrix.analysis.comparison.advice import extension_of
 from fsmatrix.analysis.comparison.compare import compare, comparisons
 from fsmatrix.analysis.comparison.extension import MOST, Extension, Record, extension, record_of
 from fsmatrix.analysis.comparison.options import ComparisonOptions
@@ -142,7 +143,7 @@ def test_several_campaigns_count_the_looks_of_the_one_looked_at_most() -> None:
     )
     (found,) = comparisons(both, by="campaign")
     assert found.record.looks == (6, 10)
-    assert found.extension.command == ""
+    assert extension_of([found]).command == ""
 
 
 def store(folder: Path, queued: bool = False) -> str:
@@ -154,11 +155,11 @@ def store(folder: Path, queued: bool = False) -> str:
 
 
 def test_the_advice_is_a_command_for_the_store_that_was_opened(tmp_path: Path) -> None:
-    ds = made({"a": 1.03, "b": 1.0}, blocks=6, spread=0.04, campaign=planned(6))
-    assert compare(ds, "a", "b").extension.command == ""
-    assert "--set repetitions=" in compare(ds, "a", "b").extension.says
+    ds = made({"a": 1.1, "b": 1.0}, blocks=6, spread=0.04, campaign=planned(6))
+    advice = extension_of([compare(ds, "a", "b")])
+    assert (advice.command, advice.says[-1]) == ("", ".")
     ds.encoding["source"] = store(tmp_path / "my results")
-    advice = compare(ds, "a", "b").extension
+    advice = extension_of([compare(ds, "a", "b")])
     assert shlex.split(advice.command) == [
         "fsmatrix",
         "run",
@@ -168,28 +169,37 @@ def test_the_advice_is_a_command_for_the_store_that_was_opened(tmp_path: Path) -
         "--set",
         f"repetitions={advice.target}",
     ]
-    assert advice.says.startswith(f"Add {advice.target - 6} blocks: {advice.command} (")
-    assert advice.says in compare(ds, "a", "b").says
+    assert advice.says.startswith(f"Add {advice.target - 6} block")
+    assert advice.says.endswith(f": {advice.command}")
     ds.encoding["source"] = store(tmp_path / "jobs", queued=True)
-    assert compare(ds, "a", "b").extension.command.startswith("fsmatrix submit -o ")
+    assert extension_of([compare(ds, "a", "b")]).command.startswith("fsmatrix submit -o ")
 
 
 def test_blocks_that_are_planned_and_missing_need_no_setting() -> None:
     record = Record(looks=(10,), planned=10, store="out")
     found = extension(record, [6, 6], [8, 9], ALPHA, 1)
-    assert found.command == "fsmatrix run -o out --resume"
-    assert found.says.startswith("Add 2 blocks: ")
+    assert found.says == "Finish the campaign first: fsmatrix run -o out --resume"
 
 
 def test_the_advice_counts_blocks_and_repetitions_and_what_they_would_decide() -> None:
     record = Record(looks=(6,), planned=12, block=2, store="out")
     found = extension(record, [6, 6, 6, 6], [9, 9, 40, None], ALPHA, 1)
     assert found.target == 9
-    assert found.command.endswith("repetitions=18")
-    assert "2 of the 4 cells" in found.says
-    assert "others would take 40 in all" in found.says
+    assert found.says == (
+        "Add 3 blocks (9 in all), likely to prove 2 of the 4 open cells; 2 would take more than "
+        "24: fsmatrix run -o out --resume --set repetitions=18"
+    )
     alone = extension(record, [6], [9], ALPHA, 1)
-    assert "the cell that is not proven yet" in alone.says
+    assert alone.advice == "Add 3 blocks (9 in all), likely to prove the open cell"
+
+
+def test_more_than_four_times_the_blocks_are_no_advice() -> None:
+    record = Record(looks=(6,), planned=6, store="out")
+    found = extension(record, [6, 6], [25, None], ALPHA, 1)
+    assert (found.target, found.command) == (0, "")
+    assert found.says == (
+        "More blocks are not worth it: 24 would not be likely to prove any of the 2 open cells."
+    )
 
 
 def test_the_advice_is_never_a_number_that_cannot_decide() -> None:
@@ -205,9 +215,10 @@ def test_without_a_number_there_is_no_advice(needed: list[int | None]) -> None:
     found = extension(
         Record(looks=(6,), planned=6, store="out"), [6] * len(needed), needed, ALPHA, 1
     )
-    assert (found.says, found.command) == ("", "")
+    assert found.command == ""
+    assert found.says.startswith("More blocks are not worth it: ") == bool(needed)
 
 
 def test_no_command_asks_for_more_than_a_campaign_may_have() -> None:
-    found = Extension(Record((6,), 6, 100, "out"), 6, (MOST // 100 + 1,), 1, 6)
+    found = Extension(Record((6,), 6, 100, "out"), 600, (MOST // 100 + 1,), 1, 6)
     assert found.command == ""
