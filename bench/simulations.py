@@ -285,7 +285,7 @@ def main() -> None:
     parts = []
     for study in (coverage, unequal, power, planning):
         parts += list(study(options.trials))
-    parts += list(advised(max(options.trials // 10, 20)))
+    parts += list(advised(max(options.trials // 20, 20)))
     parts += list(many_cells(max(options.trials // 5, 20)))
     parts += list(false_claims())
     parts += list(growing(options.trials // 2))

@@ -145,8 +145,10 @@ def for_parts(
     return Repetitions(have, numbers[0], numbers[1], numbers[2], known=True)
 
 
-def lead(differences: Floats) -> float:
+def lead(differences: Floats, spread: float) -> float:
     """The mean of log ratios, shape [block], as far as it is to be believed for a plan.
+
+    `spread`: their standard deviation, which few blocks tell badly: as many cells together say.
 
     A lead that was looked for among others overstates what will be seen.  So DOUBT times what
     chance alone gives on average is taken off its square (positive-part shrinkage, James and
@@ -155,14 +157,16 @@ def lead(differences: Floats) -> float:
     n = differences.size
     if n <= 3:
         return 0.0
-    mean, noise = float(differences.mean()), float(differences.var(ddof=1)) / n
+    mean, noise = float(differences.mean()), spread**2 / n
     return float(np.sqrt(max(mean**2 - DOUBT * noise * (n - 1) / (n - 3), 0.0)))
 
 
-def for_typical(differences: Floats, target: float, share: float, seed: int = 0) -> Repetitions:
+def for_typical(
+    differences: Floats, spread: float, target: float, share: float, seed: int = 0
+) -> Repetitions:
     """Blocks until a t test at `share` is likely (CHANCE) to tell a mean of `target` from 0.
 
-    `differences`: log ratios, shape [block], of which the spread is used.
+    `differences`: log ratios, shape [block]; `spread` as of `lead`.
     """
     have = differences.size
     least = smallest(1 - ALPHA)
@@ -173,8 +177,9 @@ def for_typical(differences: Floats, target: float, share: float, seed: int = 0)
     tried = np.arange(least, MOST + 1)
     margin = scipy.special.ndtri(CHANCE) - scipy.special.stdtrit(tried - 1, share / 2)
     factor = margin / np.sqrt(tried)
-    spread = np.array([differences.std(ddof=1), *drawn.std(axis=1, ddof=1)])
-    first = _first(factor * spread[:, np.newaxis], tried.tolist(), target)
+    own = max(float(differences.std(ddof=1)), np.finfo(float).tiny)
+    spreads = spread * np.array([1.0, *(drawn.std(axis=1, ddof=1) / own)])
+    first = _first(factor * spreads[:, np.newaxis], tried.tolist(), target)
     low, high = np.quantile(first[1:], [(1 - RANGE) / 2, (1 + RANGE) / 2], method="nearest")
     numbers = [None if number > MOST else int(number) for number in (first[0], low, high)]
     return Repetitions(have, numbers[0], numbers[1], numbers[2], known=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -64,13 +65,14 @@ class Verdict:
     correction: Correction
     share: float  # of alpha that this cell has, with more blocks, if it is one of all that differ
     more_is_faster: bool = True  # False for times
+    spread: float = math.nan  # of the log ratios over blocks, as max-T has it
 
     @functools.cached_property
     def needed(self) -> Repetitions | None:
         """With `too few`: how many attachments it would take; None without any scatter known."""
         if self.kind != "too few":
             return None
-        return more(self.interval, self.x, self.share, typical=self.correction == "max-t")
+        return more(self.interval, self.x, self.share, self.spread)
 
     @property
     def median_differs(self) -> bool:
@@ -107,7 +109,7 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Json]:
         """Plain numbers and strings."""
-        kept = {k: v for k, v in self.__dict__.items() if k not in ("interval", "needed")}
+        kept = {k: v for k, v in self.__dict__.items() if k not in ("interval", "needed", "spread")}
         needed = self.needed.to_dict() if self.needed else None
         return kept | {
             "interval": self.interval.to_dict(),
@@ -138,10 +140,12 @@ def verdicts(
     raw = np.array([cell.p for cell in cells])
     count = max(int(np.count_nonzero(~np.isnan(raw))), 1)
     share = alpha / (count if correction != "none" else 1)
+    spreads = np.full(len(cells), math.nan)
     if correction == "max-t":
         if together is None:
             raise ValueError("max-t needs the differences of every block")
         p, share = together.p, max(together.share, share)  # few blocks: the flips say little
+        spreads = signflips.spreads(together.differences)
         raw_equal = signflips.equivalent(together.differences, float(np.log1p(x)))
         raw_equal = np.maximum(raw_equal, np.finfo(float).tiny)
         p_equal = tests.correct(raw_equal)
@@ -165,27 +169,30 @@ def verdicts(
             correction=correction,
             share=share,
             more_is_faster=more_is_faster,
+            spread=float(spreads[i]),
         )
         for i, cell in enumerate(cells)
     ]
 
 
-def more(cell: Ratio, x: float, alpha: float, *, typical: bool = False) -> Repetitions | None:
+def more(cell: Ratio, x: float, alpha: float, spread: float = math.nan) -> Repetitions | None:
     """Attachments until one or the other verdict is likely, if ratio and spread stay so.
 
     A difference, by the distance of the log ratio from 0, or equivalence (at 1 - 2 alpha), by
     that from the tolerance; whichever comes first.  `alpha` is the share of this one cell.
-    `typical`: by the mean of the blocks' log ratios, of which `repetitions.lead` is believed;
-    otherwise until the interval of the medians leaves it out.  None within one session.
+    `spread`, of the blocks' log ratios: by their mean, of which `repetitions.lead` is believed;
+    without, until the interval of the medians leaves it out.  None within one session.
     """
     if min(cell.units) < 2:
         return None
     (values, *_) = cell.parts
+    typical = not math.isnan(spread)
     distance = abs(float(np.mean(values) if typical else np.log(cell.ratio)))
     room = float(np.log1p(x)) - distance
     if typical:
-        differs = repetitions.for_typical(values, repetitions.lead(values), alpha)
-        equal = repetitions.for_typical(values, room, 2 * alpha)
+        lead = repetitions.lead(values, spread)
+        differs = repetitions.for_typical(values, spread, lead, alpha)
+        equal = repetitions.for_typical(values, spread, room, 2 * alpha)
     else:
         differs = repetitions.for_parts(cell.parts, distance, 1 - alpha)
         level = max(1 - 2 * alpha, cell.level)

@@ -268,7 +268,7 @@ def test_what_is_planned_and_not_there_is_measured_first() -> None:
 
 def test_invalid_runs_of_some_cells_do_not_ask_for_blocks_that_are_there() -> None:
     """Two valid blocks of six in one cell: six are there, so that more than six are asked."""
-    values = many({"a": 1e8, "b": 1.1e8}, 4, blocks=6, spread=0.06)
+    values = many({"a": 1e8, "b": 1.15e8}, 4, blocks=6, spread=0.08)
     few = campaign(values, worst_finding=lambda t, p, b: "invalid" * (p == "p00" and b < 4))
     command = sentences(of(few), PLAN, "out").command
     assert int(command.rpartition("repetitions=")[2]) > 6
