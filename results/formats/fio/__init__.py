@@ -15,7 +15,7 @@ import errno
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -31,7 +31,6 @@ from fsmatrix.results.formats.base import (
 )
 from fsmatrix.results.formats.fio.documents import MARK, Document, documents
 from fsmatrix.results.formats.fio.job import (
-    DIRECTIONS,
     RANGES,
     DamagedError,
     Job,
@@ -46,43 +45,61 @@ from fsmatrix.results.formats.fio.job import (
 )
 from fsmatrix.results.formats.fio.options import told_options, traps
 from fsmatrix.results.formats.fio.phase import LATENCIES_DIFFER, past_cache, phase_of
+from fsmatrix.results.formats.fio.states import final, longest, options_of, printed
+from fsmatrix.results.formats.fio.turns import in_turn, unknown_turns
 from fsmatrix.results.record import Phase
 from fsmatrix.results.units import format_size
 
 MOST_NOTES = 20
 OLDEST = "3.0"
+NO_HISTOGRAM = (
+    "the latencies: fio's format json has their means and percentiles, which cannot be added up, "
+    "and no histogram: run fio with --output-format=json+"
+)
 ADVICE = "run fio with --output-format=json+"
 _SAID = re.compile(r"^(?:fio|note|warning): ?[^\n]+", re.M | re.I)
 # lines of the formats normal and terse
 _TEXT = re.compile(
     r"^[^\n]{1,200}: \((?:g=\d+\): rw=|groupid=\d+, jobs=\d+\): err=)|^[2-5];fio-\d", re.M
 )
+_ENDED = re.compile(r"terminating on signal \d")
 _VERSION = re.compile(r"^(?:\d;)?fio[- ](\d[\w.-]{0,40})", re.M)
 # what a job of this kind does not do: then the output is that of several jobs
 OTHER = {"read": "write", "randread": "write", "write": "read", "randwrite": "read"}
 LONGER = ("runtime", "timeout", "io_size", "io_limit", "number_ios", "loops")  # than its size
+# of jobs that rightly move less than their amount
+UNEVEN = frozenset(
+    {"number_ios", "offset", "offset_increment", "nrfiles", "bssplit", "bsrange", "zonemode",
+     "zonesize", "latency_target", "fill_device", "verify", "filesize", "blocksize_range",
+     "continue_on_error", "read_iolog"}
+)  # fmt: skip
 PRINTING = 0.1  # seconds by which the time of an output may be off
 EARLY = 0.98  # of the asked runtime; below it a time_based job ended early
 
 
 def parse(text: str, source: str) -> list[Parsed]:
     """Every reporting group of every document is a run; ParseError if there is none."""
-    final = _final(documents(text, source))
-    starts = [_runs(document, source) for document in final]
-    runs = overlapping(starts, [_span(document) for document in final])
+    whole = final(documents(text, source))
+    starts = [_runs(document, source) for document in whole]
+    runs = overlapping(starts, [_span(document) for document in whole])
     warnings = _warnings(text)
-    return [replace(run, notes=(*run.notes, *warnings)) for run in runs]
+    ended = next((note.message for note in warnings if _ENDED.search(note.message)), "")
+    return [
+        replace(
+            run,
+            notes=(*run.notes, *warnings),
+            failure=run.failure or ended * any(n.key in ("less", "ended-early") for n in run.notes),
+        )
+        for run in runs
+    ]
 
 
 def _span(document: Document) -> Span:
     """Where its first job worked, and when: for so long as the longest, until it was printed."""
-    options = {
-        **inside(document.header, "global options"),
-        **inside(document.jobs[0], "job options"),
-    }
+    options = options_of(document.header, document.jobs[0])
     names = [options.get("directory"), options.get("filename"), document.jobs[0].get("jobname")]
-    ended = _number(document.header.get("timestamp_ms")) / 1000
-    begun = ended - _longest(document) / 1000 + PRINTING
+    ended = printed(document) / 1000
+    begun = ended - longest(document) / 1000 + PRINTING
     return (" ".join(map(str, filter(None, names))) if ended else "", begun, ended)
 
 
@@ -119,55 +136,6 @@ FORMATS: tuple[Format, ...] = (
 TEXTS: tuple[Format, ...] = (Format("fio text", is_text, refuse_text),)
 
 
-def _final(parsed: Sequence[Document]) -> list[Document]:
-    """Without those that --status-interval printed on the way, and without doubles."""
-    kept: list[Document] = []
-    for document in parsed:
-        if kept and _goes_on(kept[-1], document):
-            kept.pop()
-        kept.append(document)
-    return kept
-
-
-def _goes_on(before: Document, after: Document) -> bool:
-    """Whether `after` is a later state of the same run (or the same text again)."""
-    if len(before.jobs) != len(after.jobs) or before.damage or after.damage:
-        return before.damage != "" and before.jobs == after.jobs[: len(before.jobs)]
-    if before.jobs == after.jobs:
-        return True
-    if any(
-        a.get("jobname") != b.get("jobname") for a, b in zip(before.jobs, after.jobs, strict=True)
-    ):
-        return False
-    starts = [[job.get("job_start") for job in document.jobs] for document in (before, after)]
-    if any(starts[0]):
-        return starts[0] == starts[1]
-    passed = [_number(document.header.get("timestamp_ms")) for document in (before, after)]
-    longest = [_longest(document) for document in (before, after)]
-    grown = longest[1] - longest[0]
-    if any(new < old for old, new in zip(*map(_moved, (before, after)), strict=True)):
-        return False  # a later state has not moved less
-    return grown > 0 and abs(grown - (passed[1] - passed[0])) <= 100
-
-
-def _moved(document: Document) -> list[float]:
-    """Bytes of each job and direction."""
-    return [
-        _number(inside(job, kind).get("io_bytes")) for job in document.jobs for kind in DIRECTIONS
-    ]
-
-
-def _longest(document: Document) -> float:
-    return max(
-        (_number(inside(job, kind).get("runtime")) for job in document.jobs for kind in DIRECTIONS),
-        default=0.0,
-    )
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int) and 0 <= value < 1 << 53 else 0.0
-
-
 # -- runs ------------------------------------------------------------------------------------
 def _runs(document: Document, source: str) -> list[Parsed]:
     version = str(document.header.get("fio version", "")).removeprefix("fio-")
@@ -185,6 +153,7 @@ def _runs(document: Document, source: str) -> list[Parsed]:
     if not jobs:
         reason = "; ".join(damages) or "it has no job"
         raise ParseError(source, document.line, f"fio's JSON gives no result: {reason}")
+    jobs = in_turn(jobs)
     groups = sorted({job.group for job in jobs})
     return [
         _run(document, version, [job for job in jobs if job.group == group], damages)
@@ -200,9 +169,9 @@ def _run(document: Document, version: str, jobs: Sequence[Job], damages: Sequenc
         notes += [*_job_notes(job, sum_of), *_how_it_ended(job, sum_of, _exits_together(document))]
     if merged:
         notes.append(Note("group-reporting", merged))
-    printed = _number(document.header.get("timestamp_ms")) / 1000.0
+    moment = printed(document) / 1000.0
     starts = [job.start for job in jobs if job.kind]
-    plausible = all(_plausible(job, printed) for job in jobs if job.kind)
+    plausible = all(_plausible(job, moment) for job in jobs if job.kind)
     if not plausible and any(starts):
         notes.append(Note("contradiction", "job_start does not fit the time of the output"))
     kinds = list(dict.fromkeys(job.kind for job in jobs if job.kind))
@@ -221,10 +190,10 @@ def _run(document: Document, version: str, jobs: Sequence[Job], damages: Sequenc
         nodes=len(hosts) or None,
         processes=None if merged else len(jobs),
         started=_iso(min(starts)) if plausible and starts else "",
-        failure=_failure(jobs, damages),
+        failure=_failure(jobs, damages) or ("" if plausible else unknown_turns(jobs)),
         notes=tuple(list(dict.fromkeys(notes))[:MOST_NOTES]),
         facts={
-            "printed": printed,  # Unix time of the output
+            "printed": moment,  # Unix time of the output
             "groupid": jobs[0].group,
             "job_options": [dict(job.options) for job in jobs[:1]],
         },
@@ -241,7 +210,8 @@ def _plausible(job: Job, printed: float) -> bool:
 def _merged_into(job: Job) -> int:
     """How many jobs an entry of group_reporting is the sum of; 0: of different ones."""
     asked = job.options.get("numjobs", "1")[:9]
-    return int(asked) if asked.isdecimal() and not _foreign(job) else 0
+    told = asked.isdecimal() and not _foreign(job) and (not job.several or int(asked) > 1)
+    return int(asked) if told else 0
 
 
 def _foreign(job: Job) -> str:
@@ -319,9 +289,17 @@ def _how_it_ended(job: Job, sum_of: int, exitall: bool) -> list[Note]:
         ended = "attained" if job.steady else "did not attain"
         text = f"job {job.name} {ended} its steady state in {job.seconds:g} s"
         notes.append(Note("steady" if job.steady else "not-steady", text, phase=job.kind))
-    elif asked and _time_based(job, sum_of) and job.seconds < EARLY * asked and not exitall:
+    elif (
+        asked
+        and _time_based(job, sum_of)
+        and job.seconds < EARLY * asked
+        and not exitall
+        and "latency_target" not in job.options  # its numbers are those of the last window
+    ):
         text = f"job {job.name} ran {job.seconds:g} s of the {asked:g} s it was asked to"
         notes.append(Note("ended-early", text, phase=job.kind))
+    elif not exitall:
+        notes += _less(job, sum_of, asked)
     ramp = seconds_of(job.options.get("ramp_time", "")) or 0.0
     shortest = min(job.seconds, asked) if asked else job.seconds
     if ramp and shortest < ramp:
@@ -330,6 +308,28 @@ def _how_it_ended(job: Job, sum_of: int, exitall: bool) -> list[Note]:
         )
         notes.append(Note("window-in-ramp", text, phase=job.kind))
     return notes
+
+
+def _less(job: Job, sum_of: int, asked: float | None) -> Iterator[Note]:
+    """Less than its amount, and no time ended it: it was killed, or its file is shorter.
+
+    Only of plain jobs: others pass over a part of their files.
+    """
+    amount = (amount_of(job.options) or 0) * sum_of
+    plain = not UNEVEN & job.options.keys() and not set(",:") & set(_pattern(job.options))
+    in_time = not asked or job.seconds < EARLY * asked
+    if plain and in_time and job.kind in ("read", "write") and job.covered < EARLY * amount:
+        of_time = f" of {asked:g} s" if asked else ""
+        text = (
+            f"job {job.name} moved {format_size(job.covered, 1)} of the {format_size(amount, 1)} "
+            f"it was asked to, in {job.seconds:g} s{of_time}: was it ended?"
+        )
+        yield Note("less", text, phase=job.kind)
+
+
+def _pattern(options: Mapping[str, str]) -> str:
+    """What says in which order and sizes it goes through its files."""
+    return "".join(options.get(name, "") for name in ("rw", "readwrite", "bs", "blocksize"))
 
 
 def _time_based(job: Job, sum_of: int) -> bool:
@@ -347,11 +347,16 @@ def _differ(phase: Phase, jobs: Sequence[Job]) -> Note | None:
     every = [d for job in jobs if job.kind == phase.name for d in (*job.directions, job.syncs) if d]
     kept = {kind.partition("/")[0] for kind in phase.latency}
     lost = [d.kind for d in every if d.latency is not None and d.kind not in kept]
-    return Note("left-out", LATENCIES_DIFFER.format(lost[0]), phase=phase.name) if lost else None
+    if lost:
+        return Note("left-out", LATENCIES_DIFFER.format(lost[0]), phase=phase.name)
+    plain = any(d.means and d.latency is None and not d.problems for d in every) and not kept
+    return Note("left-out", NO_HISTOGRAM, phase=phase.name) if plain else None
 
 
 def _merged_by_fio(jobs: Sequence[Job]) -> str:
     """What group_reporting merged: the workers' own times and bytes are lost."""
+    if several := next((f"job {job.name}: {job.several}" for job in jobs if job.several), ""):
+        return several
     if any(is_set(job.options, "group_reporting") for job in jobs):
         return "group_reporting: the jobs of the group are one worker, their own windows are lost"
     seen = Counter(job.name for job in jobs)

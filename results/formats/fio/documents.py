@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from fsmatrix.results.evidence.values import Json, JsonObject
@@ -43,12 +43,25 @@ class Document:
 
 def documents(text: str, source: str) -> list[Document]:
     """All documents of a text, at least one; ParseError if there is none, or nothing whole."""
-    parsed = [_document(part, line, source) for part, line in _parts(text)]
+    whole, rest = _decoded_with_rest(text.lstrip("\ufeff \t\r\n"))
+    if whole is not None and not rest.strip():  # also with its keys in another order
+        return [_whole(whole, 1, (), source)]
+    parsed, lost = [], list[ParseError]()
+    for part, line in _parts(text):
+        try:
+            parsed.append(_document(part, line, source))
+        except ParseError as error:
+            lost.append(error)
     if not parsed:
-        raise ParseError(
-            source, 0, "no JSON of fio 3.0 or newer in it (run fio with --output-format=json+)"
+        raise (
+            lost[0]
+            if lost
+            else ParseError(
+                source, 0, "no JSON of fio 3.0 or newer in it (run fio with --output-format=json+)"
+            )
         )
-    return parsed
+    notes = tuple(Note("recovered", f"left out: {error.reason}", error.line) for error in lost)
+    return [replace(document, notes=(*document.notes, *notes)) for document in parsed]
 
 
 def _parts(text: str) -> Iterator[tuple[str, int]]:

@@ -23,6 +23,7 @@ MIXTURES = frozenset({"rw", "readwrite", "randrw"})
 # rw of jobs of one direction, which is that of what unified_rw_reporting=mixed adds up
 _ONE_WAY = {"read": "read", "randread": "read", "write": "write", "randwrite": "write",
             "trim": "trim", "randtrim": "trim"}  # fmt: skip
+TURNS = ("startdelay", "wait_for")  # options by which jobs begin one after the other
 RANGES = "sync_file_range"  # begins or waits for write-back, and makes nothing durable
 DIRECTIONS = ("read", "write", "trim", "mixed")
 _SIZE = re.compile(r"(\d+)([kmgtp]?)(i?)b?", re.IGNORECASE)
@@ -78,6 +79,11 @@ class Job:
     syncs: Direction | None = None  # its fsync, fdatasync, sync_file_range, without end_fsync
     syncs_told: bool = False  # the output counts its fsyncs: none of them is none
     steady: bool | None = None  # whether it attained its steady state; None: it has none
+    delay: float | None = 0.0  # seconds after the first job, by its options; None: not known
+    # why it is a sum of several jobs; where their options differ, `options` are the global ones
+    # alone, and `turns` what the last job says of its begin
+    several: str = ""
+    turns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -108,8 +114,12 @@ def job_of(data: JsonObject, number: int, common: JsonObject) -> Job:
         raise DamagedError("fio 2.x: its latencies and rates have other units; needs 3.0 or newer")
     if not sections:
         raise DamagedError("it has no section read, write or mixed")
-    given = {**common, **inside(data, "job options")}
-    options = {str(key): str(value) for key, value in given.items()}
+    own = {str(key): str(value) for key, value in inside(data, "job options").items()}
+    options = {str(key): str(value) for key, value in common.items()}
+    name, last = str(data.get("jobname", "")), own.get("name", "")
+    several = f"jobs {name} to {last} are one, merged by group_reporting" * (last not in ("", name))
+    turns = {key: own[key] for key in TURNS if several and key in own}
+    options |= {} if several else own
     if len(sections) > 1:
         sections.pop("mixed", None)  # unified_rw_reporting=both
     directions = [_direction(kind, part) for kind, part in sections.items()]
@@ -117,7 +127,7 @@ def job_of(data: JsonObject, number: int, common: JsonObject) -> Job:
     work, remarks = _work(did, options)
     steady = inside(data, "steadystate").get("attained")
     return Job(
-        name=str(data.get("jobname", "")),
+        name=name,
         number=number,
         group=_count(data, "groupid"),
         error=_count(data, "error"),
@@ -131,7 +141,19 @@ def job_of(data: JsonObject, number: int, common: JsonObject) -> Job:
         syncs=_syncs(inside(data, "sync"), options),
         syncs_told="total_ios" in inside(data, "sync") and not is_set(options, "fdatasync"),
         steady=None if steady is None else bool(steady),
+        several=several or _added_up(data, directions, options),
+        turns=turns,
     )
+
+
+def _added_up(data: JsonObject, directions: Sequence[Direction], options: Mapping[str, str]) -> str:
+    """Why it is a sum of jobs of one kind: fio adds their times up; "" if it is not."""
+    longest = max(direction.seconds for direction in directions)
+    spent = data.get("job_runtime")
+    beside = is_set(options, "verify") or is_set(options, "ramp_time")  # in that time too
+    if beside or not longest or not isinstance(spent, int) or spent / 1000 < 1.5 * longest + 0.1:
+        return ""
+    return f"{spent / 1000:g} s of jobs in {longest:g} s: several jobs, merged by group_reporting"
 
 
 # -- the work --------------------------------------------------------------------------------

@@ -69,7 +69,8 @@ class PhaseFacts(Stored):
 
 def phase_of(name: str, jobs: Sequence[Job], began: float) -> Phase:
     """`began`: Unix time of zero; 0 = the jobs' windows are not on one clock."""
-    start = np.array([job.start - began if began else 0.0 for job in jobs])
+    first = min(job.delay or 0.0 for job in jobs)
+    start = np.array([job.start - began if began else (job.delay or 0.0) - first for job in jobs])
     every = [direction for job in jobs for direction in job.directions]
     kinds = list(dict.fromkeys(direction.kind for direction in every))
     directions = {

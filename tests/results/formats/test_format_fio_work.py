@@ -418,3 +418,160 @@ def test_worlds_at_one_time_on_one_file_are_told() -> None:
     assert all(text.startswith("3 starts in this output") for text in said)
     for apart in ((0, 5100, 10300), (0, 6000)):
         assert not any("simultaneous" in keys(run) for run in parse(worlds(*apart), "made"))
+
+
+# -- jobs that do not work at once, or are merged ----------------------------------------------
+def jobs_of(*own: dict[str, str], **document: Any) -> str:
+    """A document with a job of 2 MiB in one second for each of these options."""
+    data = changed("3.33-end-fsync.json") | {"global options": {}}
+    (job,) = data["jobs"]
+    zero = {"io_bytes": 0, "io_kbytes": 0, "bw_bytes": 0, "bw": 0, "iops": 0.0, "total_ios": 0}
+    moved = {"io_bytes": 2 << 20, "io_kbytes": 2048, "bw_bytes": 2 << 20, "iops": 512.0}
+    moved |= {"total_ios": 512, "runtime": 1000}
+    data["jobs"] = [
+        {**job, "jobname": options.get("name", "a"), "job options": options, "sync": {}, **document}
+        | {"read": {"runtime": 0, **zero}, "trim": {"runtime": 0, **zero}, "write": moved}
+        for options in ({"rw": "write", "size": "2m", **each} for each in own)
+    ]
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize(
+    ("second", "start"),
+    [
+        ({"startdelay": "2"}, 2.0),
+        ({"wait_for": "a"}, 1.0),
+        ({"wait_for": "a", "startdelay": "500ms"}, 1.5),
+    ],
+)
+def test_jobs_that_begin_later_are_not_added_up_as_if_at_once(
+    second: dict[str, str], start: float
+) -> None:
+    """Seen: 4 MiB/s of two jobs in turn at 2 MiB/s each."""
+    (run,) = parse(jobs_of({"name": "a"}, {"name": "b", **second}), "")
+    (phase,) = run.phases
+    assert phase.start.tolist() == [0.0, start]
+    assert totals_of(phase) == (4 << 20, 1024, start + 1.0)
+    assert run.failure == ""
+
+
+def test_a_delay_of_all_jobs_changes_nothing() -> None:
+    (run,) = parse(jobs_of(*({"name": n, "startdelay": "3"} for n in "ab")), "")
+    assert run.phases[0].start.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("told", [{"startdelay": "1-3"}, {"wait_for": "c"}])
+def test_a_begin_that_is_not_told_is_no_rate(told: dict[str, str]) -> None:
+    (run,) = parse(jobs_of({"name": "a"}, {"name": "b", **told}), "")
+    assert run.failure.startswith("when job b began is not known")
+
+
+def test_a_group_of_several_jobs_has_not_the_options_of_its_last() -> None:
+    """group_reporting keeps the name of the first job and the options of the last."""
+    (run,) = parse(jobs_of({"name": "b", "bs": "64k"}, jobname="a"), "")
+    assert run.processes is None
+    assert not {"bs", "size", "rw"} & run.options.keys()
+    (note,) = [note for note in run.notes if note.key == "group-reporting"]
+    assert "jobs a to b are one" in note.message
+    (run,) = parse(jobs_of({"name": "b", "wait_for": "a"}, jobname="a"), "")
+    assert "did not begin together (wait_for=a)" in run.failure
+
+
+def test_the_time_of_several_jobs_tells_a_group() -> None:
+    """Of fio's clients, that tell no names: two servers with two jobs each are not two."""
+    (run,) = parse(jobs_of({"numjobs": "2"}, job_runtime=1992, hostname="h"), "")
+    assert run.processes is None
+    (run,) = parse(jobs_of({"numjobs": "1"}, job_runtime=998, hostname="h"), "")
+    assert run.processes == 1
+
+
+# -- runs that were ended ------------------------------------------------------------------------
+def test_less_than_its_amount_in_less_than_its_time_is_said() -> None:
+    def less(text: str) -> list[str]:
+        (run,) = parse(text, "")
+        return [note.message for note in run.notes if note.key == "less"]
+
+    (said,) = less(jobs_of({"size": "30m", "runtime": "20"}))
+    assert (
+        said == "job a moved 2.0MiB of the 30.0MiB it was asked to, in 1 s of 20 s: was it ended?"
+    )
+    assert less(jobs_of({"size": "30m"}))
+    assert not less(jobs_of({"size": "30m", "runtime": "1"}))
+    assert not less(jobs_of({"size": "30m", "number_ios": "512"}))
+    assert not less(jobs_of({"size": "30m", "rw": "write:4k"}))
+
+
+def test_an_interrupted_run_is_a_failed_one() -> None:
+    said = "\nfio: terminating on signal 2\n"
+    (run,) = parse(said + jobs_of({"size": "30m", "runtime": "20"}), "")
+    assert run.failure == said.strip()
+    (run,) = parse(said + jobs_of({}), "")  # its work was done
+    assert run.failure == ""
+
+
+def test_the_last_window_of_a_latency_target_is_no_early_end() -> None:
+    (run,) = parse(jobs_of({"latency_target": "1ms", "runtime": "3", "time_based": "1"}), "")
+    assert not [note for note in run.notes if note.key == "ended-early"]
+
+
+# -- states on the way ---------------------------------------------------------------------------
+def states(*moments: tuple[int, int, list[tuple[int, int]]], **own: str) -> str:
+    """Documents at (ms, elapsed s, (runtime ms, bytes) of jobs one after the other)."""
+    texts = []
+    for moment, elapsed, jobs in moments:
+        data = json.loads(jobs_of(*({"name": n, **own} for n in "ab"[: len(jobs)])))
+        data["timestamp_ms"] = 1_795_766_000_000 + moment
+        for group, (job, (runtime, moved)) in enumerate(zip(data["jobs"], jobs, strict=True)):
+            job |= {"groupid": group, "elapsed": elapsed}
+            job["write"] = {"runtime": runtime, "io_bytes": moved, "total_ios": moved >> 12}
+        texts.append(json.dumps(data))
+    return "\n".join(texts)
+
+
+def test_states_of_groups_one_after_the_other_are_no_runs() -> None:
+    """Seen: 12 runs of two."""
+    done = 2 << 20
+    text = states(
+        *((500, 1, [(450, 450 << 10), (0, 0)]), (1000, 1, [(950, 950 << 10), (0, 0)])),
+        *((2400, 3, [(1997, done), (149, 160 << 10)]), (2900, 3, [(1997, done), (649, 700 << 10)])),
+        (4250, 5, [(1997, done), (1997, done)]),
+    )
+    runs = parse(text, "")
+    assert [totals_of(run.phases[0])[::2] for run in runs] == [(done, 1.997), (done, 1.997)]
+
+
+def test_states_before_the_work_and_in_its_ramp_are_no_runs() -> None:
+    text = states((500, 1, [(0, 0)]), (1000, 1, [(0, 0)]), (1900, 2, [(900, 2 << 20)]))
+    (run,) = parse(text, "")
+    assert totals_of(run.phases[0]) == (2 << 20, 512, 0.9)
+    ramp = states((900, 1, [(880, 1 << 20)]), (1500, 2, [(480, 1 << 19)]), ramp_time="1")
+    (run,) = parse(ramp, "")
+    assert totals_of(run.phases[0]) == (1 << 19, 128, 0.48)
+
+
+def test_two_worlds_at_once_are_not_two_states_of_one() -> None:
+    """Each of them ran its two seconds; the second had printed 300 ms later."""
+    text = states((2100, 3, [(2000, 2 << 20)]), (2400, 3, [(2004, 3 << 20)]))
+    assert len(parse(text, "")) == 2
+
+
+# -- documents -----------------------------------------------------------------------------------
+def test_a_document_that_is_lost_takes_no_other_with_it() -> None:
+    whole = jobs_of({})
+    (run,) = parse(whole[:400] + "\n" + whole, "")
+    (note,) = [note for note in run.notes if note.key == "recovered"]
+    assert note.message.startswith("left out: line 1: ")
+    with pytest.raises(ParseError, match="no job in it is whole"):
+        parse(whole[:400], "")
+
+
+def test_keys_may_be_in_another_order() -> None:
+    (run,) = parse(json.dumps(json.loads(jobs_of({})), sort_keys=True), "")
+    assert totals_of(run.phases[0]) == (2 << 20, 512, 1.0)
+
+
+def test_latencies_without_histograms_are_said_to_be_left_out() -> None:
+    data = changed("3.33-end-fsync.json")
+    del data["jobs"][0]["write"]["clat_ns"]["bins"]
+    (run,) = parse(json.dumps(data), "")
+    assert any("no histogram" in note.message for note in run.notes if note.key == "left-out")
