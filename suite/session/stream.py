@@ -16,9 +16,9 @@ from fsmatrix.suite.session.clock import Offset
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import Merged, Playing, StepCommand
 from fsmatrix.suite.session.players.connecting import last_words, leave, open_together
+from fsmatrix.suite.session.players.turns import taking_turns
 from fsmatrix.suite.session.progress import telling
 from fsmatrix.suite.session.reduction import put_together, reduced
-from fsmatrix.suite.session.turns import taking_turns
 from fsmatrix.suite.session.wire import Arrays
 
 LEAD_NS = 2_000_000  # between the agreement on a start and the start, plus a bit per rank

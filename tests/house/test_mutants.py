@@ -115,11 +115,11 @@ def test_a_mutant_is_found_where_lines_have_moved(tmp_path: Path) -> None:
 
 
 def test_tests_that_import_the_module_come_first() -> None:
-    first, rest, whole = trial.stages(ROOT, "suite/session/turns.py", whole=True)
-    assert "tests/suite/session/test_turns.py" in first
-    assert rest == ["tests/suite/session", *(f"--ignore={name}" for name in first)]
+    first, rest, whole = trial.stages(ROOT, "suite/session/players/turns.py", whole=True)
+    assert "tests/suite/session/players/test_turns.py" in first
+    assert rest == ["tests/suite/session/players", *(f"--ignore={name}" for name in first)]
     assert whole[0] == "tests/suite"
-    assert whole[-1] == "--ignore=tests/suite/session"
+    assert whole[-1] == "--ignore=tests/suite/session/players"
 
 
 def test_what_the_tests_of_a_trial_leave_is_ended(tmp_path: Path) -> None:
