@@ -61,13 +61,6 @@ def agrees(stated: float, again: float, digits: float = 0.0) -> bool:
     return abs(again - stated) <= max(digits, ROUNDED * abs(stated))
 
 
-# What pages, mails and launchers put before every line, and the beginnings of outputs behind it.
-_INDENTED = re.compile(
-    r"^((?:[ \t>|]|\[\d{1,5},\d{1,7}\]<stdout>: ?|\d{1,7}: )+)"
-    r"(?:mdtest-\S+ was launched|-- started at |IOR-\S+: MPI Coord|Began +: |access +bw\(MiB/s\)"
-    r"|dbench version |Running for \d+ seconds|Throughput \S+ MB/sec|ISO date,label|\[RESULT\])",
-    re.MULTILINE,
-)
 _VERSION = re.compile(r"(\d{1,9})(?:\.(\d{1,9}))?", re.ASCII)
 _TIMES = ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S")  # of IOR, of mdtest
 
@@ -105,14 +98,6 @@ def totals(
         errors=np.array([errors], dtype=np.int64),
         **more,
     )
-
-
-def unindented(text: str) -> str:
-    """An output without what stands before each of its lines."""
-    found = _INDENTED.search(text)
-    if found is None:
-        return text
-    return "\n".join(line.removeprefix(found[1]) for line in text.split("\n"))
 
 
 def aged(run: Parsed, oldest: str) -> Parsed:

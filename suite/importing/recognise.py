@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fsmatrix.results.formats import registry
 from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.formats.labels import runs_of, unlabelled
 from fsmatrix.results.units import format_size
 from fsmatrix.suite.importing.files import (
     LIMIT,
@@ -61,7 +62,8 @@ def of_file(entry: InputEntry, formats: Formats) -> Text:
     """A file by its content.  NotRecognisedError, UnreadableError."""
     try:
         content = _read(entry)
-        matching = registry.matching(content.text, formats.files)
+        texts = unlabelled(content.text)
+        matching = registry.matching(texts[0], formats.files)
         if not matching:
             raise NotRecognisedError("not the output of a program that is known here")
     except NotRecognisedError as error:
@@ -76,7 +78,7 @@ def of_file(entry: InputEntry, formats: Formats) -> Text:
         first.name,
         content.sha256,
         {entry.path.name: content.text},
-        lambda: first.parse(content.text, entry.shown),
+        lambda: runs_of(first.parse, texts, entry.shown),
         tuple(known_format.family for known_format in matching[1:]),
     )
 

@@ -32,7 +32,6 @@ from fsmatrix.results.formats.base import (
     aged,
     agrees,
     totals,
-    unindented,
 )
 from fsmatrix.results.formats.dbench.lines import BARRIER, Reading, Tick, read
 from fsmatrix.results.record import Floats, Integers, Phase
@@ -56,7 +55,7 @@ WINDOW = "end of the warm-up to the time limit, as dbench's one-second alarm see
 
 def parse(text: str, source: str) -> list[Parsed]:
     """All runs in a text; ParseError if there is none, or its numbers are not dbench's."""
-    return [aged(_parsed(run, source), OLDEST) for run in read(unindented(text), source)]
+    return [aged(_parsed(run, source), OLDEST) for run in read(text, source)]
 
 
 def _parsed(run: Reading, source: str) -> Parsed:
@@ -264,7 +263,7 @@ def _intervals(ticks: list[Tick]) -> Series | None:
 
 def recognises(text: str) -> bool:
     """Whether a text is dbench's, by what it prints first."""
-    return any(line.search(unindented(text)) for line in RECOGNISED)
+    return any(line.search(text) for line in RECOGNISED)
 
 
 FORMATS: tuple[Format, ...] = (Format("dbench", recognises, parse),)

@@ -24,7 +24,6 @@ from fsmatrix.results.formats.base import (
     aged,
     is_older,
     totals,
-    unindented,
 )
 from fsmatrix.results.formats.elbencho.line import (
     MIB,
@@ -76,7 +75,6 @@ SECRETS = ("--s3key", "--s3secret", "--s3sessiontoken", "--svcpwfile")
 
 def recognises(text: str) -> bool:
     """Whether one of its lines is elbencho's heading."""
-    text = unindented(text)
     return text.startswith(FIRST_COLUMNS) or f"\n{FIRST_COLUMNS}" in text
 
 
@@ -85,7 +83,7 @@ def parse(text: str, source: str) -> list[Parsed]:
     if not recognises(text):
         raise ParseError(source, 0, "not elbencho's CSV: its heading is missing")
     damage: list[Note] = []
-    lines = list(_lines(unindented(text), damage))
+    lines = list(_lines(text, damage))
     runs = [aged(_run(group), OLDEST) for group in _groups(lines)]
     if not runs:
         why = damage[0].message if damage else "it has no line of results"

@@ -15,7 +15,6 @@ from fsmatrix.results.formats.base import (
     ParseError,
     aged,
     overlapping,
-    unindented,
 )
 from fsmatrix.results.formats.ior.as_csv import HEADER, RankTimes, parse_ranks, read_csv
 from fsmatrix.results.formats.ior.as_json import read_json
@@ -53,7 +52,6 @@ def parse(text: str, source: str) -> list[Parsed]:
 
     Raises ParseError when it is no output of IOR, or holds no test and does not say why.
     """
-    text = unindented(text)
     if is_json(text):
         outputs = [read_json(text, source)]
         kind = "JSON"

@@ -18,7 +18,6 @@ from fsmatrix.results.formats.base import (
     aged,
     overlapping,
     totals,
-    unindented,
 )
 from fsmatrix.results.formats.mdtest.argv import Tree
 from fsmatrix.results.formats.mdtest.phases import Phases
@@ -89,7 +88,7 @@ def parse_with_ranks(
     It is used where the text has one run of one iteration: it then gives windows with more
     digits and the operations and times of each rank.
     """
-    runs = list(runs_of(unindented(text), source))
+    runs = list(runs_of(text, source))
     if not runs:
         raise ParseError(source, 0, 'not an output of mdtest: no line "mdtest-... was launched"')
     single = len(runs) == 1 and len(runs[0].tests) == 1

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.results.formats import dbench, elbencho, fio, io500, ior, mdtest
-from fsmatrix.results.formats.base import Parsed, ParseError, unindented
+from fsmatrix.results.formats.base import Parsed, ParseError
+from fsmatrix.results.formats.labels import runs_of, unlabelled
 from fsmatrix.results.formats.mdtest.text import Row, contradiction_of
 from fsmatrix.results.formats.registry import recognise
 from fsmatrix.results.metrics import iops, window
@@ -26,32 +27,94 @@ def keys(run: Parsed) -> list[str]:
 
 
 # -- what stands before every line --------------------------------------------------------------
-@pytest.mark.parametrize("prefix", ["   ", "\t", "> ", "    | ", "0: ", "[1,0]<stdout>:"])
-@pytest.mark.parametrize("name", ["mdtest", "ior", "dbench", "elbencho"])
+PLAIN = {
+    "mdtest": (DATA / "mdtest-plain.txt", mdtest.parse),
+    "ior": (IOR / "ior-4.0.0-fpp.txt", ior.parse),
+    "ior-json": (IOR / "ior-3.3.0-stdout.json", ior.parse),
+    "dbench": (DATA.parent / "dbench" / "two-clients.txt", dbench.parse),
+    "elbencho": (DATA.parent / "elbencho" / "file.csv", elbencho.parse),
+    "fio": (DATA.parent / "fio" / "3.33-direct.json", fio.parse),
+}
+OPEN_MPI_5 = "[prterun-host-123@1,0]<stdout>: "
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "   ",
+        "\t",
+        "> ",
+        "    | ",
+        "0: ",
+        "> 0: ",
+        " 0: ",
+        "[1,0]<stdout>:",
+        OPEN_MPI_5,
+        "[0] ",
+        "n-1.a: ",
+    ],
+)
+@pytest.mark.parametrize("name", PLAIN)
 def test_what_stands_before_every_line_is_left_out(name: str, prefix: str) -> None:
-    folder = DATA.parent
-    plain, parse = {
-        "mdtest": (text_of("mdtest-plain"), mdtest.parse),
-        "ior": ((IOR / "ior-4.0.0-fpp.txt").read_text(), ior.parse),
-        "dbench": ((folder / "dbench" / "two-clients.txt").read_text(), dbench.parse),
-        "elbencho": ((folder / "elbencho" / "file.csv").read_text(), elbencho.parse),
-    }[name]
+    path, parse = PLAIN[name]
+    plain = path.read_text()
     text = "A page says:\n\n" + "".join(prefix + line for line in plain.splitlines(keepends=True))
     before = "A page says:\n\n" + plain
-    assert unindented(text) == before
-    found, expected = recognise(text), recognise(before)
+    assert unlabelled(before) == [before]
+    (after,) = unlabelled(text)
+    found, expected = recognise(after), recognise(before)
     assert found is not None
     assert found is expected
-    assert repr(parse(text, "x")) == repr(parse(before, "x"))
+    if plain.startswith("{"):  # JSON may stay indented
+        return
+    assert after == before
+    assert repr(parse(after, "x")) == repr(parse(before, "x"))
 
 
 def test_indented_text_of_mdtest() -> None:
-    (indented,), (plain,) = (mdtest.parse(text_of(f"mdtest-{n}"), n) for n in ("indented", "plain"))
+    (text,) = unlabelled(text_of("mdtest-indented"))
+    (indented,), (plain,) = mdtest.parse(text, "x"), mdtest.parse(text_of("mdtest-plain"), "x")
     assert repr(indented) == repr(plain)
     rates = {phase.name: iops(phase) for phase in indented.phases}
     assert rates["create"] == pytest.approx(8053.735)
     assert rates["stat"] == pytest.approx(285288.229)
     assert indented.failure == ""
+
+
+@pytest.mark.parametrize(
+    "label", ["{}: ", "[1,{}]<{}>:", "[prterun-h-1@1,{}]<{}>: ", "[1,{}][h:99]<{}>:", "[{}] "]
+)
+@pytest.mark.parametrize(
+    "said",
+    ["ior ERROR: open64(x) failed, errno 13", "WARNING: Incorrect data on read (1 errors found)"],
+)
+def test_what_another_rank_says_is_kept(label: str, said: str) -> None:
+    lines = (IOR / "ior-4.0.0-fpp.txt").read_text().split("\n")
+    at = next(i for i, line in enumerate(lines) if line.startswith("read "))
+    plain = "\n".join([*lines[:at], said, *lines[at:]])
+    labelled = [label.format(0, "stdout") + line for line in lines]
+    labelled.insert(at, label.format(11, "stderr") + said)
+    (after,) = unlabelled("\n".join(labelled))
+    assert after == plain
+    (run,) = ior.parse(after, "x")
+    assert run.failure
+
+
+@pytest.mark.parametrize("label", ["{}: ", "[1,{}]<stdout>:", "[{}] ", "node{}: "])
+@pytest.mark.parametrize("name", PLAIN)
+def test_worlds_of_one_task_are_told_by_their_labels(name: str, label: str) -> None:
+    path, parse = PLAIN[name]
+    lines = path.read_text().split("\n")
+    labelled = "".join(f"{label.format(rank)}{line}\n" for line in lines for rank in (0, 1))
+    texts = unlabelled(f"{labelled}srun: the end\n")
+    assert len(texts) == 2
+    assert all("srun: the end" in text for text in texts)
+    alone = parse(path.read_text(), "x")
+    runs = runs_of(parse, texts, "x")
+    assert all("simultaneous" in keys(run) for run in runs)
+    assert [window(p) for run in runs for p in run.phases] == 2 * [
+        window(p) for run in alone for p in run.phases
+    ]
 
 
 # -- heads that are missing, old versions -------------------------------------------------------
