@@ -8,6 +8,7 @@ raises ParseError, and nothing but ParseError.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -114,11 +115,12 @@ Span = tuple[str, float, float]  # where a start worked, from when to when (s); 
 
 
 def overlapping(starts: Sequence[Sequence[Parsed]], spans: Sequence[Span] = ()) -> list[Parsed]:
-    """The runs of one output, by starts of the program.
+    """The runs of one output, by starts of the program; a start that is there twice is one.
 
     Those of starts that overlap in time on one file, or by one command, say so.  `spans`: of the
-    starts; without them as their runs tell.
+    starts, if none of them is there twice; without them as their runs tell.
     """
+    starts = starts if spans else _once(starts)
     every = [*spans] or [_span(runs[0]) for runs in starts]
     worked = [sum(map(_window, runs)) for runs in starts]
     result: list[Parsed] = []
@@ -131,6 +133,22 @@ def overlapping(starts: Sequence[Sequence[Parsed]], spans: Sequence[Span] = ()) 
         note = (Note("simultaneous", text),) if beside > 1 else ()
         result += [replace(run, notes=(*note, *run.notes)) for run in runs]
     return result
+
+
+def _once(starts: Sequence[Sequence[Parsed]]) -> list[Sequence[Parsed]]:
+    """Without those that are equal to an earlier one in every number and time that they tell."""
+    kept: dict[str, Sequence[Parsed]] = {}
+    again: set[str] = set()
+    for number, runs in enumerate(starts):
+        with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+            told = repr([replace(run, notes=()) for run in runs])
+        key = told if any(run.phases for run in runs) else str(number)
+        if kept.setdefault(key, runs) is not runs:
+            again.add(key)
+    note = Note("recovered", "it is there more than once: it counts once")
+    for key in again:
+        kept[key] = [replace(run, notes=(*run.notes, note)) for run in kept[key]]
+    return list(kept.values())
 
 
 def _meet(one: Span, other: Span) -> bool:

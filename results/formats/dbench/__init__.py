@@ -31,6 +31,7 @@ from fsmatrix.results.formats.base import (
     ParseError,
     aged,
     agrees,
+    overlapping,
     totals,
 )
 from fsmatrix.results.formats.dbench.lines import BARRIER, Reading, Tick, read
@@ -55,7 +56,7 @@ WINDOW = "end of the warm-up to the time limit, as dbench's one-second alarm see
 
 def parse(text: str, source: str) -> list[Parsed]:
     """All runs in a text; ParseError if there is none, or its numbers are not dbench's."""
-    return [aged(_parsed(run, source), OLDEST) for run in read(text, source)]
+    return overlapping([[aged(_parsed(run, source), OLDEST)] for run in read(text, source)])
 
 
 def _parsed(run: Reading, source: str) -> Parsed:

@@ -101,7 +101,7 @@ def _lines(text: str, damage: list[Note]) -> Iterator[Line]:
     """Lines of results under the heading; what is odd goes to `damage`."""
     columns: list[str] | None = None
     texts = text.split("\n")
-    previous = ""
+    seen: set[str] = set()
     for number, line in enumerate(texts, 1):
         line = line.rstrip("\r")
         if line.startswith(FIRST_COLUMNS):
@@ -114,7 +114,7 @@ def _lines(text: str, damage: list[Note]) -> Iterator[Line]:
                 damage.append(note)
                 columns = None
         elif columns is not None and line.strip():
-            problem = "it is there twice" if line == previous else ""
+            problem = "it is there twice" if line in seen else ""
             cells = line.split(",")  # elbencho has made blanks of all other commas
             if not _DATE.fullmatch(cells[0]):
                 problem = "it does not begin with a date"
@@ -127,7 +127,7 @@ def _lines(text: str, damage: list[Note]) -> Iterator[Line]:
             if problem:
                 damage.append(Note("recovered", f"a line is left out: {problem}", number))
             else:
-                previous = line
+                seen.add(line)
                 yield Line(number, dict(zip(columns, cells, strict=True)))
 
 

@@ -124,7 +124,8 @@ def test_a_mixture_adds_reads_and_writes_and_says_what_it_does_not_know() -> Non
 
 def test_the_same_command_again_is_another_run() -> None:
     lines = DIRS.splitlines(keepends=True)
-    runs = elbencho.parse(DIRS + "".join(lines[1:]), "twice.csv")
+    later = "".join(lines[1:]).replace("T16:", "T17:")
+    runs = elbencho.parse(DIRS + later, "twice.csv")
     assert [len(run.phases) for run in runs] == [6, 6]
 
 

@@ -300,3 +300,15 @@ def test_nor_does_one_in_mdtest_s_rates_beside_its_times() -> None:
     assert not contradiction_of(Row(84.548, 84.548, 84.548, 0.0), time, 1000)
     assert not contradiction_of(Row(84.520, 84.520, 84.520, 0.0), time, 1000)
     assert contradiction_of(Row(84.448, 84.448, 84.448, 0.0), time, 1000)
+
+
+# -- the same text twice ------------------------------------------------------------------------
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_text_that_is_there_twice_is_there_once(name: str) -> None:
+    path, parse = PLAIN[name]
+    once, twice = parse(path.read_text(), "x"), parse(path.read_text() * 2, "x")
+    assert [(run.started, len(run.phases)) for run in twice] == [
+        (run.started, len(run.phases)) for run in once
+    ]
+    assert not any("simultaneous" in keys(run) for run in twice)
+    assert name == "fio" or any("recovered" in keys(run) for run in twice)
