@@ -101,6 +101,13 @@ def totals(
     )
 
 
+def apart(line: str, banner: re.Pattern[str]) -> list[str]:
+    """A line, in two parts where a banner follows what a killed run did not end; not blank ones."""
+    found = banner.search(line)
+    start = found.start() if found else 0
+    return [part for part in (line[:start], line[start:]) if part.strip()]
+
+
 def aged(run: Parsed, oldest: str) -> Parsed:
     """The run; if its version is below `oldest` ("3.2") it says so, in its failure or a note."""
     if not is_older(run.version, oldest):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from fsmatrix.results.formats.base import Note, ParseError
+from fsmatrix.results.formats.base import Note, ParseError, apart
 
 LONGEST_LINE = 4096  # dbench prints no longer ones
 MAX_NOTES = 20
@@ -63,7 +63,7 @@ class Tick:
 class Reading:
     """What the lines of one run told so far."""
 
-    first: int  # line
+    headed: bool = False  # begins with dbench's banner: nothing of it stands before
     version: str = ""
     runtime: int | None = None
     load: str = ""
@@ -104,21 +104,24 @@ class Reading:
 
 def read(text: str, source: str) -> list[Reading]:
     """All runs that a text tells something of; ParseError if there is none."""
-    runs = [Reading(1)]
+    runs = [Reading()]
     for number, line in _lines(text):
         if ("MB/sec" in line or "latency" in line) and COMMA.search(line):
             reason = "a number with a decimal comma: run dbench with LC_ALL=C"
             raise ParseError(source, number, reason)
         if match := BANNER.fullmatch(line):
-            _next(runs, number).version = match[1]
+            last = _next(runs)
+            last.version, last.headed = match[1], True
         elif match := RUNNING.fullmatch(line):
             _running(runs, number, match)
         else:
             _line(runs[-1], number, line)
     first = [run.damage[:1] for run in runs]
     for (run, hurt), (following, next_hurt) in pairwise(zip(runs, first, strict=True)):
-        following.damage += hurt  # a line of the one may have come into the other
-        run.damage += next_hurt
+        if not following.headed:  # a line of the one may have come into the other
+            following.damage += hurt
+        if not following.headed or run.end is None:
+            run.damage += next_hurt
     values = [
         run
         for run in runs
@@ -143,13 +146,14 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         if text[start] == "\n":
             number += end - start
         elif end - start <= LONGEST_LINE:
-            yield number, match[0].rstrip("\r ")
+            for part in apart(match[0], BANNER):
+                yield number, part.rstrip("\r ")
 
 
-def _next(runs: list[Reading], number: int) -> Reading:
+def _next(runs: list[Reading]) -> Reading:
     """The run that a banner begins: a new one if the last has something already."""
     if not runs[-1].empty or runs[-1].runtime is not None:
-        runs.append(Reading(number))
+        runs.append(Reading())
     return runs[-1]
 
 
@@ -160,7 +164,7 @@ def _running(runs: list[Reading], number: int, match: re.Match[str]) -> None:
         last.note("recovered", "a line stands there twice", number)
         return
     if not last.empty or last.runtime is not None:
-        runs.append(Reading(number, version=last.version))
+        runs.append(Reading(version=last.version))
     runs[-1].runtime, runs[-1].load, runs[-1].warm_up = state
 
 

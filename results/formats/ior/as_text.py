@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from fsmatrix.results.formats.base import ParseError
+from fsmatrix.results.formats.base import ParseError, apart
 from fsmatrix.results.formats.ior.model import (
     Log,
     Number,
@@ -219,6 +219,6 @@ def read_text(text: str, source: str) -> list[Output]:
     """All outputs in a text (a job may have started IOR several times)."""
     reader = TextReader(source)
     for at, line in numbered_lines(_without_cut_row(text)):
-        if line:
-            reader.line(line, at)
+        for part in apart(line, BANNER):
+            reader.line(part.rstrip(), at)
     return reader.outputs

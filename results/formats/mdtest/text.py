@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fsmatrix.results.evidence.values import Scalar
-from fsmatrix.results.formats.base import ParseError, agrees
+from fsmatrix.results.formats.base import ParseError, agrees, apart
 from fsmatrix.results.formats.mdtest.argv import UNREADABLE, parse_command
 
 HALF_DIGIT = 0.0005  # rates and times have three decimals; fewer if somebody rounded them
@@ -31,6 +31,7 @@ LAUNCHED = re.compile(
     re.ASCII,
 )
 _EDGE = re.compile(r"\s*-- (started|finished) at (.{1,80}) --")
+_BANNER = re.compile("-- started at ")
 _COMMAND = "Command line used: "
 _TASKS = re.compile(
     rf"{NUMBER} tasks, {NUMBER} (files/directories|files|directories|file)", re.ASCII
@@ -161,7 +162,8 @@ class Scanner:
         """All runs in the text, in order."""
         lines = text.split("\n")
         for number, line in enumerate(lines, 1):
-            self._line(line.rstrip(), number, whole=number < len(lines))
+            for part in apart(line, _BANNER):
+                self._line(part.rstrip(), number, whole=number < len(lines))
         for early, number in self._early if self.runs else ():
             self._problem(self.runs[0], early, number)
         for run in self.runs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -312,3 +313,18 @@ def test_a_text_that_is_there_twice_is_there_once(name: str) -> None:
     ]
     assert not any("simultaneous" in keys(run) for run in twice)
     assert name == "fio" or any("recovered" in keys(run) for run in twice)
+
+
+@pytest.mark.parametrize("name", ["mdtest", "ior", "dbench"])
+def test_a_killed_run_does_not_spoil_the_next_one(name: str) -> None:
+    """Its last line is cut, and the banner of the next one is glued to it."""
+    path, parse = PLAIN[name]
+    text = path.read_text()
+    (alone,) = parse(text, "x")
+    for cut in range(len(text) // 4, len(text) - 20, 41):
+        killed, whole = parse(text[:cut] + text, "x")
+        assert killed.failure, text[:cut]
+        assert repr(replace(whole, notes=())) == repr(replace(alone, notes=()))
+        assert keys(whole) == keys(alone)
+    first, _ = parse(text + text[: len(text) - 30], "x")
+    assert repr(replace(first, notes=())) == repr(replace(alone, notes=()))
