@@ -64,7 +64,9 @@ def parse(text: str, source: str) -> list[Parsed]:
     else:
         reason = failure_of(text)
         raise ParseError(source, 0, reason or "not an output of IOR")
-    inline = "WARNING: Using actual aggregate bytes moved" in text
+    inline = any(
+        row.moved is not None for output in outputs for t in output.tests for row in t.taken
+    )
     starts = [
         [aged(result(output, test, inline, source), OLDEST) for test in output.tests]
         for output in outputs

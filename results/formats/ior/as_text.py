@@ -120,6 +120,7 @@ class TextReader:
             self._result(line, at)
         elif word == "access" and (heading := _HEADING.match(line)):
             self._columns = COLUMNS if heading[1] else COLUMNS_32
+            self.log.take()  # what stands before all rows is of another stream, and of no row
         elif word == "remove":
             self._removal(line)
         elif self.log.reads(line, at):

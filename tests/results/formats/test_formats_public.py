@@ -215,6 +215,21 @@ def test_bytes_of_stonewalled_text_follow_from_rate_and_time(name: str) -> None:
     assert "recovered" not in keys(run)
 
 
+@pytest.mark.parametrize("name", ["3.2.1-wearout", "4.1-stonewall"])
+def test_messages_of_another_stream_belong_to_no_row(name: str) -> None:
+    lines = (IOR / f"ior-{name}.txt").read_text().splitlines()
+    said = [line for line in lines if line.startswith("WARNING")]
+    rest = [line for line in lines if not line.startswith("WARNING")]
+    without, before, behind = (
+        ior.parse("\n".join([*text, ""]), "x") for text in (rest, [*said, *rest], [*rest, *said])
+    )
+    assert without[0].failure == ""
+    assert "derived-amount" in keys(without[0])
+    for (run,) in (before, behind):
+        assert repr(replace(run, notes=())) == repr(replace(without[0], notes=()))
+        assert keys(run) == keys(without[0])
+
+
 def test_worlds_of_one_task_are_no_repetitions() -> None:
     """open-mpi/ompi 13523."""
     runs = ior.parse(text_of("ior-worlds-sequence"), "x")
