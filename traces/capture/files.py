@@ -99,6 +99,11 @@ class Files:
             node = self.nodes[name] = self._first(name)
         return node
 
+    def length(self, name: bytes) -> int:
+        """How long it is now, as far as that is known."""
+        node = self.nodes.get(name)
+        return node.size if node is not None else max((self.sizes or {}).get(name, 0), 0)
+
     def _first(self, name: bytes) -> Node:
         start = self._starts[self.row(self._before(name))]
         if start.met:

@@ -68,6 +68,8 @@ class Stamps:
         self.form = ""  # of the first call
         self.last = 0
         self._day = 0
+        self._first: tuple[int, int] | None = None  # who began the text, and when
+        self._latest = 0  # of who began it
         self._others = 0  # lines in a row with another form
 
     @property
@@ -103,6 +105,20 @@ class Stamps:
             time = self._of_day(clock, part)
         self.last = time
         return time
+
+    def in_order(self, task: int, time: int, line: int) -> None:
+        """OtherFormError where who began the text is back at its beginning.
+
+        Other times that go back are none: strace -z writes calls when they end, clocks are set.
+        """
+        self._first = self._first or (task, time)
+        if task == self._first[0]:
+            if time < self._latest and time <= self._first[1]:
+                raise OtherFormError(
+                    f"line {line}: the times go back to the beginning of the text: is it there "
+                    "twice? Cut it here"
+                )
+            self._latest = time
 
     def _of_day(self, clock: bytes, part: bytes) -> int:
         hour, minute, second = map(int, clock.split(b":"))

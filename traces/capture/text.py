@@ -152,6 +152,7 @@ class Text:
         start, body, ended = whole
         task = self.space << 40 | self._tasks.id(start)
         time = self.stamps.time(start, self.line)
+        self.stamps.in_order(task, time, self.line)
         if body.startswith(b"---"):
             return
         if body.startswith(b"+++"):

@@ -11,6 +11,7 @@ from fsmatrix.traces.capture.processes import Task
 from fsmatrix.traces.capture.system import System, failed
 from fsmatrix.traces.capture.text import Call
 from fsmatrix.traces.model import NOT_CAPTURED, Operation, name_problem
+from fsmatrix.traces.roots import normal
 
 # What of a call may be below the roots: (argument with a descriptor, argument with a path); None:
 # there is no such argument.
@@ -72,6 +73,7 @@ ALWAYS = frozenset(
     )
 )  # fmt: skip
 MAKE = frozenset(("link", "linkat", "symlink", "symlinkat", "mknod", "mknodat"))
+SYMBOLIC = frozenset(("symlink", "symlinkat"))
 NAMES = (*TOUCHING, *ALWAYS)
 
 
@@ -86,13 +88,28 @@ def count(system: System, task: Task, call: Call) -> None:
         return
     system.unseen[call.name] += 1
     if call.name in MAKE and places[-1] and not name_problem(places[-1]) and not failed(call):
-        _stand_in(system, task, call, places[-1], places[0] if len(places) > 1 else None)
+        of = places[0]
+        if call.name in SYMBOLIC:
+            of = _target(system, task, parts, *TOUCHING[call.name][0])
+        _stand_in(system, task, call, places[-1], of)
+
+
+def _target(
+    system: System, task: Task, parts: list[bytes], where: int | None, path: int | None
+) -> bytes | None:
+    """What of the roots a symbolic link leads to; None: nothing."""
+    assert path is not None
+    number = AT_FDCWD if where is None else descriptor(parts[where])
+    text, link = path_of(parts[0]), system.path(task, number, path_of(parts[path]))
+    if text is None or link is None:
+        return None
+    return system.roots.name(normal(link.rpartition(b"/")[0], text))
 
 
 def _stand_in(system: System, task: Task, call: Call, name: bytes, of: bytes | None) -> None:
     """Make a file in the trace, as long as `of`: what comes later finds something there."""
     files = system.files
-    length = files.node(of).size if of else 0
+    length = files.length(of) if of and of != name else 0
     row = files.row(name)
     slot = files.opened(row, call.time)
     flags = int(Flag.EXCLUSIVE | Flag.WRITE_ONLY)

@@ -304,6 +304,19 @@ def test_numbers_for_flags_are_refused(tmp_path: Path) -> None:
         read(tmp_path, OPEN, '1 open("b", 0x241, 0666) = 4')
 
 
+@pytest.mark.parametrize("stamp", ["1700000000.{:06}", "23:59:59.{:06}"])
+def test_a_text_twice_is_an_error(tmp_path: Path, stamp: str) -> None:
+    lines = [
+        f'{pid} {stamp.format(at)} mkdir("{at}", 0777) = 0' for pid, at in ((1, 5), (2, 3), (1, 7))
+    ]
+    once = "".join(f"{line}\n" for line in lines)
+    (tmp_path / "text").write_text(once)
+    assert len(read_all(tmp_path, [tmp_path / "text"], ["/r"]).said) == 3  # strace -z may go back
+    (tmp_path / "text").write_text(once * 2)
+    with pytest.raises(TraceError, match=r"text: line 4: the times go back .* there twice\?"):
+        read_all(tmp_path, [tmp_path / "text"], ["/r"])
+
+
 def test_a_form_that_changes_ends_the_import_where_it_does(tmp_path: Path) -> None:
     first = [f'1 mkdir("{number}", 0777) = 0' for number in range(9)]
     with pytest.raises(TraceError, match="text: line 10: the form changes here: it has no time"):
@@ -541,7 +554,7 @@ def test_any_text_is_a_trace_or_an_error_that_names_the_line(
     else:
         message = ""
     if message:
-        assert "the form changes here" in message
+        assert "the form changes here" in message or "the times go back" in message
         assert message.startswith(f"{path}: line ")
         assert not made.exists()
         return
