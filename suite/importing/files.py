@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from fsmatrix.results.files import safefile
 from fsmatrix.results.units import format_size
 from fsmatrix.suite.campaign.problems import CampaignError, Problem
+from fsmatrix.traces.importing.base import encoding_problem
 
 LIMIT = 256 << 20  # bytes of one file, uncompressed
 PIECE = 1 << 20  # bytes read at once
@@ -137,7 +138,7 @@ def _bounded(file: io.BufferedIOBase | gzip.GzipFile) -> bytes:
     """All of a file that is text and not too long."""
     head = file.read(HEAD)
     if b"\0" in head:
-        raise BinaryError("is not text")
+        raise BinaryError(encoding_problem(head) or "is not text")
     parts, size = [head], len(head)
     while part := file.read(PIECE):
         parts.append(part)

@@ -105,7 +105,7 @@ def _lines(text: str, damage: list[Note]) -> Iterator[Line]:
     for number, line in enumerate(texts, 1):
         line = line.rstrip("\r")
         if line.startswith(FIRST_COLUMNS):
-            columns = line.split(",")
+            columns = line.rstrip().split(",")
             missing = [name for name in NEEDED if name not in columns]
             if missing or "\ufffd" in line:
                 what = f"without {', '.join(missing)}, as before elbencho {OLDEST}"

@@ -72,6 +72,18 @@ def test_what_stands_before_every_line_is_left_out(name: str, prefix: str) -> No
     assert repr(parse(after, "x")) == repr(parse(before, "x"))
 
 
+def test_colours_are_left_out() -> None:
+    plain = text_of("mdtest-plain")
+    coloured = "".join(f"\x1b[1;32m{line}\x1b[0m\x1b[K\n" for line in plain.splitlines())
+    assert unlabelled(coloured) == [plain]
+
+
+def test_blanks_behind_a_heading() -> None:
+    path, parse = PLAIN["elbencho"]
+    heading, rest = path.read_text().split("\n", 1)
+    assert repr(parse(f"{heading}  \r\n{rest}", "x")) == repr(parse(f"{heading}\n{rest}", "x"))
+
+
 def test_indented_text_of_mdtest() -> None:
     (text,) = unlabelled(text_of("mdtest-indented"))
     (indented,), (plain,) = mdtest.parse(text, "x"), mdtest.parse(text_of("mdtest-plain"), "x")

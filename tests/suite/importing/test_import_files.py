@@ -125,6 +125,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         {
             "binary": b"\x89HDF\r\n\0",
             "tar.gz": gzip.compress(b"name" + b"\0" * 600),
+            "utf16": "IOR-4.0.0: MPI Coordinated\n".encode("utf-16"),
             "long": "x" * 5001,
             "bomb.gz": gzip.compress(b"x" * 10_000_000),
             "cut.gz": packed[:-300],
@@ -136,6 +137,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for name, error, told in (
         ("binary", BinaryError, "not text"),
         ("tar.gz", BinaryError, "not text"),
+        ("utf16", BinaryError, "iconv --from-code UTF-16"),
         ("long", UnreadableError, "longer"),
         ("bomb.gz", UnreadableError, "longer"),
         ("cut.gz", UnreadableError, "damaged gzip"),
