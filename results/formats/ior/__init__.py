@@ -69,12 +69,12 @@ def parse(text: str, source: str) -> list[Parsed]:
     )
     starts = [
         [aged(result(output, test, inline, source), OLDEST) for test in output.tests]
+        or [_without_test(output, _empty(text, kind))]
         for output in outputs
-        if output.tests
     ]
     if not outputs:
         raise ParseError(source, 0, _empty(text, kind))
-    if not starts:
+    if not any(output.tests for output in outputs):
         return [_ended_before_its_first_test(outputs[0], text, source, kind)]
     if kind == "JSON" and not text.lstrip().startswith(("{", "IOR-")):
         starts[0][0] = _beheaded(starts[0][0])
@@ -84,12 +84,15 @@ def parse(text: str, source: str) -> list[Parsed]:
 def _ended_before_its_first_test(output: Output, text: str, source: str, kind: str) -> Parsed:
     """A run that failed, if the output says why; ParseError if it does not."""
     reason = failure_of(text)
-    argv = tuple(output.head.get("Command line", "").split())
-    failure = f"no test: {reason}" if reason else _empty(text, kind)
-    run = aged(Parsed(engine="ior", version=output.version, argv=argv, failure=failure), OLDEST)
+    run = _without_test(output, f"no test: {reason}" if reason else _empty(text, kind))
     if not reason or not output.version:
         raise ParseError(source, 0, run.failure)
     return run
+
+
+def _without_test(output: Output, failure: str) -> Parsed:
+    argv = tuple(output.head.get("Command line", "").split())
+    return aged(Parsed(engine="ior", version=output.version, argv=argv, failure=failure), OLDEST)
 
 
 def _empty(text: str, kind: str) -> str:
