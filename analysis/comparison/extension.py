@@ -172,7 +172,7 @@ class Extension:
             return ""
         if self.unfinished:
             return "Finish the campaign first"
-        cells = plural(self.cells, "open cell")
+        cells = plural(self.cells, "open comparison")
         if not self.target:
             return (
                 f"More blocks are not worth it: {FOLD * self.have} would not be likely to prove "
@@ -182,7 +182,7 @@ class Extension:
         if self.too_few:
             return f"{start}the fewest that can prove anything"
         count = sum(n <= self.target for n in self.needed)
-        what = "the open cell" if self.cells == 1 else f"{count} of the {cells}"
+        what = "the open comparison" if self.cells == 1 else f"{count} of the {cells}"
         far = self.cells - sum(n <= FOLD * self.have for n in self.needed)
         rest = f"; {far} would take more than {FOLD * self.have}" if far else ""
         return f"{start}likely to prove {what}{rest}"

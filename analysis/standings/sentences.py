@@ -65,7 +65,7 @@ def _answer(standings: Standings) -> str:
         shared = _with(first, cells)
         whom = "" if shared else _of_whom(standings, first)
         sentence = f"{_joined(first)} {_verb(first)} ahead{whom} in {_of(len(cells), whole)}"
-        sentence += f"{_how_sure(cells)}, {_span(cells)}{shared}"
+        sentence += f" (proven), {_span(cells)}{shared}"
     elif standings.count("equal") == whole:
         sentence = f"No difference larger than {_tolerance(standings)} in {_of(whole, whole)}"
     elif (have := max(cell.blocks for cell in standings.cells)) < (least := fewest(standings)):
@@ -79,14 +79,19 @@ def _answer(standings: Standings) -> str:
 
 
 def _led(standings: Standings, target: str) -> list[Standing]:
-    """Cells in which a target is ahead, alone or with others."""
-    return [cell for cell in standings.cells if target in cell.leaders]
+    """Cells in which a target is proven to be ahead, alone or with others."""
+    return [cell for cell in standings.cells if target in _ahead(cell)]
+
+
+def _ahead(cell: Standing) -> tuple[str, ...]:
+    """Who is proven to be ahead: a lead that is likely is none in words."""
+    return cell.leaders if cell.state == "proven" else ()
 
 
 def _first_of_all(standings: Standings) -> list[str]:
-    """Who is ahead in the most cells, the proven ones first; several if always together."""
+    """Who is ahead in the most cells; several if always together."""
     led = {name: _led(standings, name) for name in standings.targets}
-    best = max(standings.targets, key=lambda name: (_proven(led[name]), len(led[name])))
+    best = max(standings.targets, key=lambda name: len(led[name]))
     led_cells = [id(cell) for cell in led[best]]
     return [
         name for name in standings.targets if led_cells and [id(c) for c in led[name]] == led_cells
@@ -95,7 +100,7 @@ def _first_of_all(standings: Standings) -> list[str]:
 
 def _with(first: Sequence[str], cells: Sequence[Standing]) -> str:
     """In how many cells they share the lead, and with whom; "" if nowhere."""
-    others = Counter(tuple(n for n in cell.leaders if n not in first) for cell in cells)
+    others = Counter(tuple(n for n in _ahead(cell) if n not in first) for cell in cells)
     shared = [
         f"{count} shared with {_joined(names)}" for names, count in others.most_common() if names
     ]
@@ -103,17 +108,6 @@ def _with(first: Sequence[str], cells: Sequence[Standing]) -> str:
         return ""
     alone = [f"{others[()]} alone"] if others[()] else []
     return f" ({', '.join([*alone, *shared])})"
-
-
-def _proven(cells: Sequence[Standing]) -> int:
-    return sum(cell.state == "proven" for cell in cells)
-
-
-def _how_sure(cells: Sequence[Standing]) -> str:
-    proven = _proven(cells)
-    if len(cells) == 1:
-        return " (proven)" if proven else " (likely, not yet proven)"
-    return f" ({'none' if not proven else 'all' if proven == len(cells) else proven} proven)"
 
 
 def _span(cells: Sequence[Standing]) -> str:
@@ -175,13 +169,13 @@ def _against(standings: Standings) -> str:
     lines = []
     groups: dict[tuple[str, ...], list[Standing]] = {}
     for cell in standings.cells:
-        if cell.leaders and not set(first) & set(cell.leaders):
-            groups.setdefault(cell.leaders, []).append(cell)
+        if _ahead(cell) and not set(first) & set(_ahead(cell)):
+            groups.setdefault(_ahead(cell), []).append(cell)
     for leaders in sorted(groups, key=lambda key: -len(groups[key]))[:MOST_NAMED]:
         cells = groups.pop(leaders)
         lines.append(
             f"{_joined(leaders)} {_verb(leaders)} ahead in {_named(cells, standings)}, "
-            f"{_span(cells)}{_how_sure(cells)}"
+            f"{_span(cells)} (proven)"
         )
     if rest := [cell for cells in groups.values() for cell in cells]:
         lines.append(f"others are ahead in {_named(rest, standings)}")
@@ -190,8 +184,9 @@ def _against(standings: Standings) -> str:
         lines.append(
             f"no difference larger than {_tolerance(standings)} in {_named(equal, standings)}"
         )
-    if unclear := [cell for cell in standings.cells if cell.state == "unclear"]:
-        lines.append(_chance(standings, unclear))
+    chance = [cell for cell in standings.cells if cell.state in ("likely", "unclear")]
+    if chance and (first or len(standings.targets) == 2):  # else the answer has said it
+        lines.append(_chance(standings, chance))
     if invalid := [cell for cell in standings.cells if cell.state == "invalid"]:
         why = Counter(f"{name}: {text}" for cell in invalid for name, text in cell.lost)
         lines.append(f"{_named(invalid, standings)} cannot be compared ({_first(why)})")
@@ -246,19 +241,18 @@ def extremes(standings: Standings) -> list[Extremes]:
     ranked = []
     for target in standings.targets:
         leads = _led(standings, target)
-        share = _of(len(leads), len(standings.cells))
-        share += _how_sure(leads) if leads else ""
+        share = f"{_of(len(leads), len(standings.cells))}{' (proven)' * bool(leads)}"
         sure = [
             (cell, pair)
             for cell in standings.cells
             for pair in cell.pairs
-            if target in (pair.a, pair.b) and pair.ahead
+            if target in (pair.a, pair.b) and pair.state == "proven"
         ]
         sure.sort(key=lambda cell_and_pair: cell_and_pair[1].over(target))
-        best = _end(target, sure[-1:], True) or "nowhere ahead beyond chance"
-        worst = _end(target, sure[:1], False) or "nowhere behind beyond chance"
-        ranked.append((-_proven(leads), -len(leads), Extremes(target, share, best, worst)))
-    return [extreme for _, _, extreme in sorted(ranked, key=lambda key: key[:2])]
+        best = _end(target, sure[-1:], True) or "nowhere proven ahead"
+        worst = _end(target, sure[:1], False) or "nowhere proven behind"
+        ranked.append((-len(leads), Extremes(target, share, best, worst)))
+    return [extreme for _, extreme in sorted(ranked, key=lambda key: key[0])]
 
 
 def _end(target: str, pairs: Sequence[tuple[Standing, Pair]], ahead: bool) -> str:
@@ -267,7 +261,7 @@ def _end(target: str, pairs: Sequence[tuple[Standing, Pair]], ahead: bool) -> st
         if (pair.ahead == target) == ahead:
             ratio = pair.over(target)
             start = f"{cell.named}: " if cell.named else ""
-            return f"{start}{faster(ratio)} {as_or_than(ratio)} {pair.other(target)} ({pair.state})"
+            return f"{start}{faster(ratio)} {as_or_than(ratio)} {pair.other(target)}"
     return ""
 
 

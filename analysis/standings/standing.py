@@ -16,7 +16,7 @@ from fsmatrix.analysis.comparison.compared import Compared
 State = Literal["proven", "likely", "equal", "unclear", "invalid"]
 MEANING: dict[State, str] = {
     "proven": "ahead, also with all cells counted together",
-    "likely": "ahead in this cell taken alone (95 % sure), not yet proven",
+    "likely": "one cell alone says so (95 % sure): not proven, and may be chance",
     "equal": "no difference that matters",
     "unclear": "too little data: the difference may be chance",
     "invalid": "no valid run of a target: nothing to compare",
@@ -68,14 +68,15 @@ def pair(a: str, b: str, cell: Compared) -> Pair:
     """What a compared cell says of its two sides; of a metric of which more is better.
 
     `proven` and `equal` are its verdict, corrected over all cells; `likely`: there is none, but the
-    95 % interval of this cell alone leaves out 1.
+    95 % interval of this cell alone leaves out 1, and the lead is above the tolerance.
     """
     ratio = cell.ratio
+    small = max(ratio.ratio, 1 / ratio.ratio) <= 1 + cell.verdict.x
     if cell.kind in ("faster", "slower"):
         return Pair(a, b, cell, "proven", a if cell.kind == "faster" else b)
     if cell.kind == "no difference":
         return Pair(a, b, cell, "equal", "")
-    if ratio.kind == "interval" and (ratio.low > 1 or ratio.high < 1):
+    if ratio.kind == "interval" and (ratio.low > 1 or ratio.high < 1) and not small:
         return Pair(a, b, cell, "likely", a if ratio.low > 1 else b)
     return Pair(a, b, cell, "unclear", "")
 

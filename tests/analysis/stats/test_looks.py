@@ -186,11 +186,11 @@ def test_the_advice_counts_blocks_and_repetitions_and_what_they_would_decide() -
     found = extension(record, [6, 6, 6, 6], [9, 9, 40, None], ALPHA, 1)
     assert found.target == 9
     assert found.says == (
-        "Add 3 blocks (9 in all), likely to prove 2 of the 4 open cells; 2 would take more than "
-        "24: fsmatrix run -o out --resume --set repetitions=18"
+        "Add 3 blocks (9 in all), likely to prove 2 of the 4 open comparisons; 2 would take more "
+        "than 24: fsmatrix run -o out --resume --set repetitions=18"
     )
     alone = extension(record, [6], [9], ALPHA, 1)
-    assert alone.advice == "Add 3 blocks (9 in all), likely to prove the open cell"
+    assert alone.advice == "Add 3 blocks (9 in all), likely to prove the open comparison"
 
 
 def test_more_than_four_times_the_blocks_are_no_advice() -> None:
@@ -198,7 +198,8 @@ def test_more_than_four_times_the_blocks_are_no_advice() -> None:
     found = extension(record, [6, 6], [25, None], ALPHA, 1)
     assert (found.target, found.command) == (0, "")
     assert found.says == (
-        "More blocks are not worth it: 24 would not be likely to prove any of the 2 open cells."
+        "More blocks are not worth it: 24 would not be likely to prove any of the 2 open "
+        "comparisons."
     )
 
 
