@@ -37,6 +37,16 @@ class Comparison(ComparedSides, Drawn):
         sentences += self.effect_lines
         return sentences + list(self.remarks)
 
+    @property
+    def brief(self) -> list[str]:
+        """The answer, by pattern, and what is against it: without what is said of single cells."""
+        if self.one_machine:
+            answers = [f"{ONE_MACHINE}."]
+        else:
+            answers = [words.headline(self), words.mean(self), *patterns(self)]
+        against = words.doubts(self) + self._both() + self._alone() + self._dependent()
+        return answers + against + list(self.remarks)
+
     def _answers(self) -> list[str]:
         sentences = [words.headline(self), words.mean(self), *self._ahead()]
         sentences += patterns(self) + words.extremes(self)

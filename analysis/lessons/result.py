@@ -96,6 +96,17 @@ class Lessons(Drawn):
         )
         return sentences
 
+    @property
+    def brief(self) -> list[str]:
+        """The answer, each pattern, of other questions what most answers say, and the limits."""
+        sentences = [self.answer]
+        for group in self.groups:
+            sentences.append(f"{group.title}: {group.summary}")
+            shown = group.lines if group.question == "backend" else group.lines[:1]
+            sentences += [f"  {line}" for line in shown]
+        sentences += ["What the data cannot say:"] if self.limits else []
+        return [*sentences, *(f"  {text}." for text in self.limits)]
+
     def table(self) -> pd.DataFrame:
         """One row per lesson with the bandwidth of its choice (NaN without one)."""
         import pandas as pd

@@ -89,6 +89,7 @@ def compare(
     baseline: Baseline = None,
     fail_if: acceptance.FailIf = None,
     allow: acceptance.Allow = None,
+    cells: options.Cells = False,
     out: options.Out = None,
     as_json: common.Json = False,
 ) -> None:
@@ -130,7 +131,7 @@ def compare(
             [_with_fairness(comparison, fair) | {"extension": more} for comparison in results]
         )
     else:
-        compared.show(results)
+        compared.show(results, cells)
         analyse.print_lines(fair.short(" ".join(every)) if fair else [])
     if out:
         analyse.drawn(results, out)
@@ -180,7 +181,7 @@ def _say_accepted(result: Acceptance, out: Path | None, as_json: bool) -> None:
     else:
         analyse.print_lines(result.says)
         terminal.echo("")
-        compared.show(result.comparisons)
+        compared.show(result.comparisons, True)
     if out:
         analyse.drawn([result], out)
     if not result.passed:

@@ -32,6 +32,8 @@ SYMBOL = {
     "no data": "×",
 }
 
+FEW = 8  # cells that are shown without being asked for
+MORE = "More: --cells (ratio, interval and verdict of each cell), --json."
 SHORT = {"single": "one value", "too few": "not proven"}
 LEGEND = {
     "[": "[ ]: {sure} % sure that the ratio lies in this range",
@@ -44,8 +46,8 @@ LEGEND = {
 }
 
 
-def show(results: Sequence[Comparison]) -> None:
-    """Each, and once what they share, with what would decide more."""
+def show(results: Sequence[Comparison], cells: bool) -> None:
+    """Each, and once what they share, with what would decide more; every cell if asked, or few."""
     from fsmatrix.analysis.comparison.advice import extension_of
     from fsmatrix.analysis.comparison.words import tested
 
@@ -53,14 +55,24 @@ def show(results: Sequence[Comparison]) -> None:
         return
     already: set[str] = set()
     signs: set[str] = set()
+    cells = cells or sum(len(comparison.cells) for comparison in results) <= FEW
     for comparison in results:
-        signs |= _print(comparison, already)
+        if cells:
+            signs |= _print(comparison, already)
+        else:
+            lines = [line for line in comparison.brief if line not in already]
+            analyse.print_lines(lines)
+            already.update(lines)
         terminal.echo("")
-    shown = "; ".join(text for sign, text in LEGEND.items() if sign in signs)
-    lines = [shown.format(sure=f"{100 * (1 - results[0].alpha):.3g}")]
     judged = [comparison for comparison in results if not comparison.one_machine]
-    more = extension_of(judged).says if judged else ""
-    analyse.print_lines([*([more] if more else []), *lines, *([tested(judged)] if judged else [])])
+    lines = [extension_of(judged).says] if judged else []
+    if cells:
+        shown = "; ".join(text for sign, text in LEGEND.items() if sign in signs)
+        lines.append(shown.format(sure=f"{100 * (1 - results[0].alpha):.3g}"))
+        lines += [tested(judged)] if judged else []
+    else:
+        lines.append(MORE)
+    analyse.print_lines([line for line in lines if line])
 
 
 def _print(comparison: Comparison, already: set[str]) -> set[str]:

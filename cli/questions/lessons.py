@@ -10,6 +10,8 @@ from fsmatrix.cli import common
 from fsmatrix.cli.questions import analyse, options
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
+MORE = "More: --cells (every answer with its number), --json."
+
 
 def lessons(
     files: options.Files,
@@ -25,6 +27,7 @@ def lessons(
     ] = None,
     tolerance: options.Tolerance = "5%",
     where: options.Wheres = None,
+    cells: options.Cells = False,
     out: options.Out = None,
     as_json: common.Json = False,
 ) -> None:
@@ -55,4 +58,9 @@ def lessons(
         )
     if out is not None and result.drawable:
         raise refuse(Origin(f"--out {out}"), "", result.drawable)
-    analyse.deliver(result, out, as_json)
+    if as_json or cells:
+        analyse.deliver(result, out, as_json)
+        return
+    analyse.print_lines([*result.brief, MORE])
+    if out:
+        analyse.drawn([result], out)

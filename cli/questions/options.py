@@ -41,6 +41,9 @@ def known(given: Any) -> Any:
     return given
 
 
+Cells = Annotated[
+    bool, typer.Option("--cells", help="All that is said, and a table with a row for each cell.")
+]
 Files = Annotated[
     list[str],
     typer.Argument(

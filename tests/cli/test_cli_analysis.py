@@ -116,13 +116,26 @@ def test_text_json_and_picture(
 def test_compare_prints_every_cell_and_the_mean(
     campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(monkeypatch, "compare", campaign, "--targets", "xfs,ext4") == 0
+    assert call(monkeypatch, "compare", campaign, "--targets", "xfs,ext4", "--cells") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("xfs against ext4, bandwidth:")
     rows = [line for line in lines if re.search(r"\[[\d.]+–[\d.]+\]", line)]
     assert len(rows) == 32
     assert len({tuple(row.split()[:5]) for row in rows}) == 32  # pattern, chunk, processes
     assert any("Over all 32 cells (geometric mean) xfs is " in line for line in lines)
+
+
+def test_compare_and_lessons_are_short_unless_asked(
+    campaign: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At most 14 lines and one for each of the four patterns, of one pair of 32 cells."""
+    for command, more in (("compare", ["--targets", "xfs,ext4"]), ("lessons", [])):
+        assert call(monkeypatch, command, campaign, *more) == 0
+        short = [line for line in capsys.readouterr().out.splitlines() if line]
+        assert len(short) <= 18
+        assert short[-1].startswith("More: --cells ") or "fairness" in short[-1]
+        assert call(monkeypatch, command, campaign, *more, "--cells") == 0
+        assert len(capsys.readouterr().out.splitlines()) > 2 * len(short)
 
 
 def test_compare_two_campaigns(
