@@ -59,9 +59,9 @@ def usual_tables(summary: Summary) -> Iterator[Table]:
 
 
 def legend(summary: Summary) -> Text:
-    """What brackets and marks mean, and what is not in the tables."""
+    """What brackets and marks mean, what is in doubt, and what is not in the tables."""
     kinds = {median.kind for cell in summary.cells for median in cell.metrics.values()}
-    lines = [text for text in (summary.cluster.setting, summary.cluster.explanation) if text]
+    lines = []
     if "interval" in kinds:
         lines.append("[–]: the median lies in this range (95 % sure)")
     if "range" in kinds:
@@ -73,7 +73,6 @@ def legend(summary: Summary) -> Text:
     named = [(_named(cell, summary), cell) for cell in summary.cells]
     if any(cell.worst_finding in ("warning", "invalid") for cell in summary.cells):
         lines.append("!, !!: runs with findings of severity warning, invalid (see the report)")
-    lines += warning_sentences(named)
     lines += [
         f"~ {line}"
         for metric in METRICS.values()
@@ -87,12 +86,19 @@ def legend(summary: Summary) -> Text:
         )
         if metric.name in MAIN
     ]
+    return Text("\n".join([*lines, *doubts(summary)]), style="dim")
+
+
+def doubts(summary: Summary) -> list[str]:
+    """What is in doubt, and what is not in the medians."""
+    lines = [text for text in (summary.cluster.setting, summary.cluster.explanation) if text]
+    lines += warning_sentences([(_named(cell, summary), cell) for cell in summary.cells])
     if summary.invalid_runs and not summary.invalid_included:
         verb = "is" if summary.invalid_runs == 1 else "are"
         lines.append(f"{plural(summary.invalid_runs, 'invalid run')} {verb} not in the medians")
     if summary.references and not summary.references_shown:
         lines.append(f"reference left out: {', '.join(summary.references)}")
-    return Text("\n".join(lines), style="dim")
+    return lines
 
 
 def _named(cell: Cell, summary: Summary) -> str:

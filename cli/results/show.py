@@ -9,7 +9,7 @@ from rich.measure import Measurement
 from rich.text import Text
 
 from fsmatrix.cli import common, completion, terminal
-from fsmatrix.cli.questions import analyse
+from fsmatrix.cli.questions import analyse, options
 from fsmatrix.cli.results import one_run
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.registry import did_you_mean
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from fsmatrix.analysis.data.summary import Summary
     from fsmatrix.analysis.standings.standings import Standings
 
+FEW = 8  # cells whose medians are shown without being asked for
+MORE = "More: --cells (medians and intervals of each cell), --metric, --json."
 WIDEST = 10_000  # columns of characters that a table may need
 
 
@@ -47,9 +49,12 @@ def show(
             autocompletion=completion.runs,
         ),
     ] = None,
+    cells: options.Cells = False,
     as_json: common.Json = False,
 ) -> None:
-    """Show failed runs, which target is ahead in each cell, medians and intervals.
+    """Show failed runs, which target is ahead in each cell, medians and intervals of them.
+
+    Of more than a few cells the medians are shown if asked for, by --cells or --metric.
 
     Example: fsmatrix show out --metric bandwidth --metric latency_p99
     """
@@ -88,7 +93,10 @@ def show(
     )
     if not metric:
         named = results.is_dir() or campaign_json(dataset).get("imported")
-        _first_screen(console, dataset, summary, str(results) if named else "")
+        many = _first_screen(console, dataset, summary, str(results) if named else "")
+        if many and not cells:
+            analyse.print_lines([*table.doubts(summary), MORE])
+            return
     tables = Group(table.in_terminal(summary, metric or ()), iterations.tables(summary))
     # rich leaves out columns that do not fit, from the right: the numbers
     needs = Measurement.get(console, console.options.update(max_width=WIDEST), tables)
@@ -123,8 +131,8 @@ def _where(standings: Standings | None, cell: Cell) -> dict[str, Json]:
     return standing.to_dict() if standing else {}
 
 
-def _first_screen(console: Console, dataset: xr.Dataset, summary: Summary, place: str) -> None:
-    """As the report's, or why there is none."""
+def _first_screen(console: Console, dataset: xr.Dataset, summary: Summary, place: str) -> bool:
+    """As the report's, or why there is none; whether it holds more than a few cells."""
     from fsmatrix.analysis.data.load import campaign_json
     from fsmatrix.analysis.questions.fairness import fairness
     from fsmatrix.analysis.report.standing import WIDTH, standing
@@ -138,3 +146,4 @@ def _first_screen(console: Console, dataset: xr.Dataset, summary: Summary, place
             console.print(part, width=None if console.is_terminal else WIDTH, crop=False)
     if standings or summary.cluster.one_machine:
         analyse.print_lines(fairness(dataset, summary=summary).short(place or "FILE"))
+    return standings is not None and len(standings.cells) > FEW

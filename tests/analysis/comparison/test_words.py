@@ -103,6 +103,7 @@ def test_no_command_speaks_statistics(
     words = [command, files[name]]
     if (command, name) == ("compare", "many"):
         words += ["--targets", "t00,t01,t02"]
+    words += ["--cells"] * (command != "findings")
     assert call(monkeypatch, *words) == 0
     said = capsys.readouterr().out
     found = [line for line in said.splitlines() if FORBIDDEN.search(line)]
@@ -126,7 +127,7 @@ def test_no_report_speaks_statistics(name: str, files: dict[str, Path], tmp_path
 def test_what_all_comparisons_share_is_said_once(
     files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(monkeypatch, "compare", files["mixed"]) == 0
+    assert call(monkeypatch, "compare", files["mixed"], "--cells") == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("[ ]: 95 % sure") for line in lines) == 1
     assert sum(line.startswith("Runs of xfs vary") for line in lines) == 1

@@ -159,5 +159,7 @@ def test_show_names_audits_and_marks_values_far_off(
 
     path = campaigns.write(tmp_path / "campaign.h5", campaigns.realistic())
     assert call(monkeypatch, "show", path) == 0
+    assert "In doubt: client-cpu-saturated in" in capsys.readouterr().out
+    assert call(monkeypatch, "show", path, "--cells") == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "In doubt: client-cpu-saturated in" in out

@@ -217,7 +217,7 @@ def test_chromium_needs_no_sideways_scroll_at_400_pixels(page: Path, tmp_path: P
 def test_show_begins_with_the_matrix_in_80_columns(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert commands.call(monkeypatch, "show", file) == 0
+    assert commands.call(monkeypatch, "show", file, "--cells") == 0
     said = capsys.readouterr().out.partition("Bandwidth in ")[0]
     assert "\x1b[" not in said
     lines = said[said.index("Who is ahead") :].splitlines()
@@ -233,7 +233,7 @@ def test_the_first_screen_of_three_blocks_has_values(
 ) -> None:
     """In the page and in the terminal, there in grey and under names of usual length."""
     path = campaigns.write(tmp_path / "c.h5", campaigns.realistic(blocks=3))
-    assert commands.call(monkeypatch, "show", path) == 0
+    assert commands.call(monkeypatch, "show", path, "--cells") == 0
     said = capsys.readouterr().out.partition("Bandwidth in ")[0]
     lines = said[said.index("Who is ahead") :].splitlines()
     assert all(len(line) <= 80 for line in lines if "fsmatrix " not in line)
@@ -246,6 +246,18 @@ def test_the_first_screen_of_three_blocks_has_values(
     one_word = r"[\d.]+ \([\d.]+\u2060–\u2060[\d.]+\)"  # a line breaks before it, not in it
     assert all(re.fullmatch(one_word, text) for text in shown)
     assert f"<li>{matrix.VALUES}</li>" in page
+
+
+def test_show_has_the_medians_of_many_cells_if_asked(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert commands.call(monkeypatch, "show", file) == 0
+    short = capsys.readouterr().out
+    assert "Bandwidth in " not in short
+    assert short.splitlines()[-1].startswith("More: --cells ")
+    assert len(short.splitlines()) <= 40
+    assert commands.call(monkeypatch, "show", file, "--cells") == 0
+    assert "Bandwidth in MiB/s" in capsys.readouterr().out
 
 
 def test_show_of_one_metric_has_its_table_alone(
