@@ -49,7 +49,8 @@ def standing(standings: Standings, plan: JsonObject, place: str) -> Iterator[Tab
         yield _table(band, stub, drawn.doubtful == "some", colour)
     yield Text(_legend(drawn, letters), style="dim")
     lines = sentences(standings, plan, place)
-    yield Text("\n".join(["", lines.answer, lines.against, lines.todo]))
+    said = (lines.answer, lines.against, lines.todo)
+    yield Text("\n".join(["", *filter(None, said)]))
     yield Text(f"  {lines.command}", no_wrap=True, overflow="ignore")  # to be pasted
     if drawn.more:
         yield Text(f"{drawn.more} more cells: fsmatrix compare shows them.")

@@ -42,10 +42,8 @@ def advice(standings: Standings, plan: JsonObject, place: str) -> tuple[str, str
     if not more.target:
         return f"{more.advice}; see the differences:", f"fsmatrix compare {place}"
     if not planned.planned:
-        return (
-            f"{more.advice}, measured and imported in the same way; until then:",
-            f"fsmatrix compare {place}",
-        )
+        same = more.advice.replace("), ", "), measured and imported in the same way, ", 1)
+        return f"{same}; until then:", f"fsmatrix compare {place}"
     return f"{more.advice}:", more.resume(place)
 
 

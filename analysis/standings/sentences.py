@@ -201,8 +201,8 @@ def _against(standings: Standings) -> str:
     if standings.summary.cluster.emulated:
         lines.append("emulated levels do not show the speed of hardware")
     if not lines:
-        return "No contrary evidence."
-    return f"Against it: {'; '.join(lines)}."
+        return "No contrary evidence." if first else ""
+    return f"{'Against it' if first else 'In doubt'}: {'; '.join(lines)}."
 
 
 def _chance(standings: Standings, unclear: Sequence[Standing]) -> str:
