@@ -52,7 +52,7 @@ def show(
     cells: options.Cells = False,
     as_json: common.Json = False,
 ) -> None:
-    """Show failed runs, which target is ahead in each cell, medians and intervals of them.
+    """Show failed runs, which target is ahead in each cell, medians and intervals.
 
     Of more than a few cells the medians are shown if asked for, by --cells or --metric.
 
