@@ -44,9 +44,14 @@ from fsmatrix.results.formats.fio.job import (
     size_of,
 )
 from fsmatrix.results.formats.fio.options import told_options, traps
-from fsmatrix.results.formats.fio.phase import LATENCIES_DIFFER, past_cache, phase_of
+from fsmatrix.results.formats.fio.phase import (
+    LATENCIES_DIFFER,
+    in_turn,
+    past_cache,
+    phase_of,
+    unknown_turns,
+)
 from fsmatrix.results.formats.fio.states import final, longest, options_of, printed
-from fsmatrix.results.formats.fio.turns import in_turn, unknown_turns
 from fsmatrix.results.record import Phase
 from fsmatrix.results.units import format_size
 

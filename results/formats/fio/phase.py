@@ -5,18 +5,20 @@ from __future__ import annotations
 import errno
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.formats.fio.job import (
+    TURNS,
     Direction,
     Job,
     Means,
     is_set,
     kb_base,
     rw_of,
+    seconds_of,
     size_of,
 )
 from fsmatrix.results.record import TOTAL, Integers, Latency, Phase
@@ -114,6 +116,36 @@ def phase_of(name: str, jobs: Sequence[Job], began: float) -> Phase:
     )
 
 
+# -- when the jobs began, where fio does not say it (job_start: 3.36 on, no group_reporting) -------
+def in_turn(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs of a document, in its order, with their `delay` by startdelay and wait_for."""
+    ends: dict[str, float] = {}
+    placed = []
+    for job in jobs:
+        delay = seconds_of(job.options.get("startdelay", "0"))
+        if delay is not None and (other := job.options.get("wait_for")):
+            delay = ends[other] + delay if other in ends else None
+        placed.append(replace(job, delay=delay))
+        if delay is not None:
+            ends[job.name] = max(ends.get(job.name, 0.0), delay + job.seconds)
+    return placed
+
+
+def unknown_turns(jobs: Sequence[Job]) -> str:
+    """Why it is not known which jobs of a group worked at the same time; "" if it is."""
+    for job in jobs:
+        if told := [f"{name}={job.turns[name]}" for name in TURNS if name in job.turns]:
+            return (
+                f"its jobs did not begin together ({', '.join(told)}), and group_reporting lost "
+                "when each of them worked: run fio without group_reporting"
+            )
+        if job.delay is None and len(jobs) > 1:
+            told = [f"{name}={job.options[name]}" for name in TURNS if name in job.options]
+            return f"when job {job.name} began is not known ({', '.join(told)})"
+    return ""
+
+
+# -- what they moved -------------------------------------------------------------------------
 def _whole(values: Sequence[int]) -> Integers:
     return np.array(values, dtype=np.int64)
 
