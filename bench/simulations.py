@@ -22,12 +22,13 @@ sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # also
 from simulations_many import INSIDE, false_claims, growing, many_cells, null_study
 from tables_of_docs import table, write
 
+from fsmatrix.analysis.comparison.advice import promised
 from fsmatrix.analysis.comparison.extension import Record, extension
 from fsmatrix.analysis.stats import repetitions, simulate
 from fsmatrix.analysis.stats.estimates import intervals
 from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.stats.testing import looks, signflips
-from fsmatrix.analysis.stats.testing.verdict import Verdict, verdicts
+from fsmatrix.analysis.stats.testing.verdict import verdicts
 
 MARK = "<!-- below: made by python -P bench/simulations.py --write docs/statistics.md -->"
 SIZES = (6, 8, 12, 30)
@@ -266,13 +267,6 @@ def advised(trials: int, cells: int = 16) -> Iterator[str]:
         f"({repetitions.CHANCE:.0%}) to be proven by at most four times as many.\n"
     )
     yield table(["differences", "blocks", "a number was named", "cells promised", "proven"], rows)
-
-
-def promised(verdict: Verdict) -> int | None:
-    """Blocks that are likely to prove an open cell with a likely lead, as `extension_of` counts."""
-    ratio = verdict.interval
-    leads = ratio.kind == "interval" and (ratio.low > 1 or ratio.high < 1)
-    return verdict.needed.needed if leads and verdict.needed else None
 
 
 def main() -> None:

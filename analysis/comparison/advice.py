@@ -7,31 +7,32 @@ from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.comparison.extension import Extension, extension
 from fsmatrix.analysis.stats import words
-from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.testing import tests
+from fsmatrix.analysis.stats.testing.verdict import Verdict
 
 if TYPE_CHECKING:
     from fsmatrix.analysis.comparison.compared import ComparedSides
 
 
 def extension_of(sides: Sequence[ComparedSides]) -> Extension:
-    """How many blocks would decide the open cells of comparisons that were made together.
-
-    Of a cell whose own interval holds 1 nobody knows that there is anything to prove.
-    """
+    """How many blocks would decide the open cells of comparisons that were made together."""
     first = sides[0]
     cells = [cell.verdict for side in sides for cell in side.cells if cell.kind == "too few"]
     return extension(
         first.record,
         [min(v.interval.units) for v in cells],
-        [v.needed.needed if v.needed and _leads(v.interval) else None for v in cells],
+        [promised(v) for v in cells],
         first.alpha,
         first.family if first.correction == "holm" else 1,
     )
 
 
-def _leads(ratio: Ratio) -> bool:
-    return ratio.kind == "interval" and (ratio.low > 1 or ratio.high < 1)
+def promised(verdict: Verdict) -> int | None:
+    """Blocks that are likely to prove an open cell; None: not known, or nothing to prove.
+
+    Of a cell whose own interval holds 1 nobody knows that there is anything to prove.
+    """
+    return verdict.needed.needed if verdict.needed and verdict.interval.differs else None
 
 
 def fewest_blocks(of: ComparedSides) -> int:

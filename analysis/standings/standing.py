@@ -76,7 +76,7 @@ def pair(a: str, b: str, cell: Compared) -> Pair:
         return Pair(a, b, cell, "proven", a if cell.kind == "faster" else b)
     if cell.kind == "no difference":
         return Pair(a, b, cell, "equal", "")
-    if ratio.kind == "interval" and (ratio.low > 1 or ratio.high < 1) and not small:
+    if ratio.differs and not small:
         return Pair(a, b, cell, "likely", a if ratio.low > 1 else b)
     return Pair(a, b, cell, "unclear", "")
 

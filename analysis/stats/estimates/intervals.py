@@ -148,6 +148,11 @@ class Ratio:
         return self.kind == "interval"
 
     @property
+    def differs(self) -> bool:
+        """Whether the interval, taken alone, leaves out 1."""
+        return self.decides and (self.low > 1 or self.high < 1)
+
+    @property
     def p(self) -> float:
         """Two-sided p that the medians are equal, the dual of the interval; NaN without one."""
         return self.curve.p() if self.curve.alphas.size else math.nan
