@@ -88,8 +88,8 @@ class Reading:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing of a run was told yet."""
-        return not (self.looks or self.warm or self.ticks or self.cleanups or self.end)
+        """Whether nothing of a run was told yet but that its clients were looked for."""
+        return not (self.warm or self.ticks or self.cleanups or self.end)
 
     def damaged(self, message: str) -> None:
         """Keep what is wrong with the output; the first few are enough."""
@@ -160,7 +160,8 @@ def _next(runs: list[Reading]) -> Reading:
 def _running(runs: list[Reading], number: int, match: re.Match[str]) -> None:
     state = (int(match[1]), match[2], int(match[3]))
     last = runs[-1]
-    if last.runtime is not None and last.empty and state == (last.runtime, last.load, last.warm_up):
+    again = state == (last.runtime, last.load, last.warm_up)
+    if again and last.empty and not last.looks:
         last.note("recovered", "a line stands there twice", number)
         return
     if not last.empty or last.runtime is not None:

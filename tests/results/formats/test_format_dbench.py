@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.results.formats.base import Parsed, ParseError
@@ -250,6 +250,14 @@ def test_a_lost_line_is_no_wrong_number() -> None:
     assert phase_of(parsed).operations.tolist() == [0]
 
 
+def test_a_look_at_the_clients_that_stands_before_the_head_belongs_to_it() -> None:
+    look = "0 of 2 processes prepared for launch   0 sec\n"
+    (parsed,) = parse(look + text_of("two-clients").replace(look, ""), "x")
+    assert same(parsed, one("two-clients"))
+    assert parsed.facts == one("two-clients").facts
+    assert parsed.failure == ""
+
+
 def test_several_runs_in_one_text() -> None:
     runs = parse(text_of("two-clients") + text_of("enospc") + text_of("sync"), "x")
     assert [run.phases != () for run in runs] == [True, False, True]
@@ -292,8 +300,17 @@ def damaged(draw: st.DrawFn) -> tuple[str, str]:
     return name, "\n".join(lines)
 
 
+def moved(name: str, *starts: str) -> tuple[str, str]:
+    """A real output whose first lines with such starts come first of all, the last one first."""
+    lines = text_of(name).split("\n")
+    for start in starts:
+        lines.insert(0, lines.pop(next(i for i, x in enumerate(lines) if x.startswith(start))))
+    return name, "\n".join(lines)
+
+
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged())
+@example(moved("two-clients", " NTCreateX", "0 of 2"))
 def test_damage_gives_a_run_or_a_parse_error_and_no_new_number(case: tuple[str, str]) -> None:
     name, text = case
     try:

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -71,12 +72,22 @@ def test_a_new_database_is_consistent_and_the_account_s(loaded: Path) -> None:
     assert not list((loaded / DATA).glob("postmaster.pid"))
 
 
-def booting(data: Path) -> int:
-    """Pid of a server of initdb that has POSIX shared memory; 0 if there is none now."""
+def stopped_booting(data: Path) -> int:
+    """Pid of a server of initdb that is stopped while it has POSIX shared memory; 0 if none is.
+
+    One that merely was seen with it may have ended its work before a signal comes.
+    """
     for pid in of_directory(data):
+        place = Path(f"/proc/{pid}")
         with suppress(OSError):
-            if "/dev/shm/PostgreSQL." in Path(f"/proc/{pid}/maps").read_text():
+            if not {b"--boot", b"--single"} & {*(place / "cmdline").read_bytes().split(b"\0")}:
+                continue
+            os.kill(pid, signal.SIGSTOP)
+            while (state := (place / "stat").read_text().rpartition(")")[2].split()[0]) not in "TZ":
+                time.sleep(0.001)
+            if state == "T" and "/dev/shm/PostgreSQL." in (place / "maps").read_text():
                 return pid
+            os.kill(pid, signal.SIGCONT)
     return 0
 
 
@@ -84,8 +95,9 @@ def booting(data: Path) -> int:
 def test_a_killed_server_of_initdb_leaves_no_shared_memory(tmp_path: Path) -> None:
     before = set(Path("/dev/shm").glob("PostgreSQL.*"))
     with in_background("load", tmp_path) as running:
-        while not running.done and not (pid := booting(tmp_path / DATA)):
-            pass
+        while not running.done and not (pid := stopped_booting(tmp_path / DATA)):
+            time.sleep(0.005)
+        assert pid, running.done
         os.kill(pid, signal.SIGKILL)
     assert running.done[0].returncode == 1
     assert "initdb failed" in running.done[0].stderr
