@@ -1,9 +1,11 @@
 """The questions of a comparison in their order: all cells together, each pattern, each cell.
 
-What holds over several cells is asked of their geometric mean, block by block.  All cells together
-is the first question, over all pairs one family of max-T; the patterns and their cells of all pairs
-are a second one, so that a claim about a pattern is corrected for all cells too.  No question needs
-the one above it: two targets may differ in every pattern and not over all of them.
+What holds over several cells is asked of the geometric mean of their ratios as they are shown
+(`estimates/means.py`).  All cells together is the first question, of all pairs one family; the
+patterns and their cells of all pairs are a second one, so that a claim about a pattern is corrected
+for all cells too.  A claim needs two tests: max-T on the blocks' means, which occasional slow runs
+of one target move, and the mean of the medians, which they do not, by Holm over its family.  No
+question needs the one above it: two targets may differ in every pattern and not over all of them.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from fsmatrix.analysis.comparison.cells import Match
 from fsmatrix.analysis.comparison.extension import Record
@@ -22,7 +25,8 @@ from fsmatrix.analysis.comparison.rows import Table
 from fsmatrix.analysis.comparison.whole import differences_of
 from fsmatrix.analysis.data.columns import Codes
 from fsmatrix.analysis.data.roles import pattern_of
-from fsmatrix.analysis.stats.estimates.intervals import Ratio, from_logs
+from fsmatrix.analysis.stats.estimates.intervals import Ratio
+from fsmatrix.analysis.stats.estimates.means import geometric_mean
 from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.stats.testing import looks
 from fsmatrix.analysis.stats.testing.signflips import Together
@@ -46,7 +50,7 @@ class Subject:
 class Question:
     """What is known of several cells together: geometric mean a / b over the blocks that have all.
 
-    `p` is corrected over its family.
+    `p` is the larger one of its two tests, each corrected over its family.
     """
 
     named: str
@@ -96,32 +100,43 @@ def subjects(matches: Sequence[Match], places: Places, first: int) -> list[Subje
 
 def together(
     differences: Floats, last: Codes, every: Sequence[Subject], turns: Sequence[int], alpha: float
-) -> tuple[Together, Floats, Floats]:
-    """(the cells' p, p of `every` question, their log ratios [block, question])."""
+) -> tuple[Together, Floats]:
+    """(the cells' p, p of `every` question), by max-T on the blocks' means."""
     means = np.array([differences[:, list(question.columns)].mean(axis=1) for question in every])
     means = means.reshape(len(every), len(differences)).T
-    first = np.array([not question.named for question in every], dtype=bool)
+    first = _whole(every)
     patterns, cells = means[:, ~first], differences.shape[1]
     groups = np.repeat([0, 1], [cells, patterns.shape[1]])
     every_test = looks.max_t(np.hstack([differences, patterns]), last, turns, alpha, groups)
     p = np.empty(len(every))
     p[first] = looks.max_t(means[:, first], last, turns, alpha).p
     p[~first] = every_test.p[cells:]
-    return Together(every_test.p[:cells], every_test.share, differences), p, means
+    return Together(every_test.p[:cells], every_test.share, differences), p
+
+
+def _whole(every: Sequence[Subject]) -> npt.NDArray[np.bool_]:
+    """Which of them are about all cells, shape [question]."""
+    return np.array([not question.named for question in every], dtype=bool)
 
 
 def answers(
     every: Sequence[Subject],
-    p: Floats,
-    means: Floats,
+    differences: Floats,
+    of_means: Floats,
     x: float,
     level: float,
     interval: float,
     more_is_faster: bool,
 ) -> list[Question]:
-    """The questions with their verdicts; `interval`: the level of the intervals."""
-    ratios = [from_logs((column[~np.isnan(column)],), interval) for column in means.T]
+    """The questions with their verdicts; `interval`: the level of the intervals.
+
+    `of_means`: their p by `together`.
+    """
+    ratios = [geometric_mean((differences[:, [*q.columns]],), interval).mean for q in every]
     equal = correct([ratio.p_equal(x) for ratio in ratios])
+    p, whole = np.array([ratio.p for ratio in ratios]), _whole(every)
+    for family in (whole, ~whole):
+        p[family] = np.fmax(of_means[family], correct(p[family]))
     return [
         Question(
             question.named,
@@ -159,10 +174,10 @@ def family_of(
         return Family(correction, verdicts(ratios, x, level, correction, rising, later=later))
     differences, last = differences_of(of, [pair.cells.matches for pair in pairs])
     groups = of_pairs([(pair.cells.matches, pair.parts) for pair in pairs])
-    joint, p, means = together(differences, last, groups, record.looks, alpha)
+    joint, p = together(differences, last, groups, record.looks, alpha)
     return Family(
         "max-t",
         verdicts(ratios, x, level, "max-t", rising, joint, later),
         differences,
-        answers(groups, p, means, x, level, 1 - alpha, rising),
+        answers(groups, differences, p, x, level, 1 - alpha, rising),
     )

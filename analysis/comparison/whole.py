@@ -14,7 +14,8 @@ from scipy.sparse.csgraph import connected_components
 from fsmatrix.analysis.comparison.cells import Match
 from fsmatrix.analysis.comparison.rows import Table
 from fsmatrix.analysis.data.columns import Codes
-from fsmatrix.analysis.stats.estimates.intervals import GeometricMean, Ratio, geometric_mean
+from fsmatrix.analysis.stats.estimates.intervals import Ratio
+from fsmatrix.analysis.stats.estimates.means import GeometricMean, geometric_mean
 from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.stats.testing.effects import Effects, effects
 
@@ -33,12 +34,10 @@ def whole_mean(
     if all(min(m.a.size, m.b.size) == 1 for m in matches):
         return None, "one value per cell"
     sides = [_matrix(of, unit, [m.a for m in matches]), _matrix(of, unit, [m.b for m in matches])]
-    paired = all(r.design == "paired by block" for r in ratios)
-    if paired:
+    if all(r.design == "paired by block" for r in ratios):
         both = sorted(set(sides[0].index) & set(sides[1].index))
-        sides = [side.loc[both] for side in sides]
-    a, b = (np.exp(side.to_numpy(dtype=np.float64)) for side in sides)
-    mean = geometric_mean(a, b, paired, level)
+        sides = [sides[0].loc[both] - sides[1].loc[both]]
+    mean = geometric_mean([side.to_numpy(dtype=np.float64) for side in sides], level)
     if mean.mean.kind == "none":
         return None, "no block has all cells"
     if mean.mean.kind == "one session":

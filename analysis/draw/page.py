@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,19 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 def rendered(template: str, **values: Any) -> str:
     """The template with these values; a value that is missing raises."""
-    environment = jinja2.Environment(
+    return _environment().get_template(template).render(values)
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    """It keeps the templates that it compiled, which takes longer than a page."""
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(template).render(values)
 
 
 def write(text: str, out: Path) -> Path:

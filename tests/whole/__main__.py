@@ -28,6 +28,8 @@ from tests.whole.place import PREFIX, TESTS, TOKEN, Place, dead_places, others
 ROOT = Path(__file__).resolve().parents[2]
 WORKER_MEMORY = 2 << 30  # bytes: a worker and the Ceph that it may bring up
 WORKERS_PER_CPU = 2  # many of them wait for a storage system or a batch system
+CHECK_WORKERS = 1  # per CPU: each collects all tests, and few of these wait
+QUIET = "pytest.mark.quiet"
 NO_TESTS = 5  # pytest's exit status
 INTERRUPTED = 130
 
@@ -42,7 +44,7 @@ def main() -> int:
     started, statuses, left = time.monotonic(), [], []
     try:
         _warm_up(place)
-        for number, part in enumerate(_parts(asked.check, asked.jobs)):
+        for number, part in enumerate(_parts(asked.check, asked.jobs, words)):
             if not stop.asked:
                 statuses.append(_pytest(place, number, [*part, *words], stop))
         print(table.table(table.by_module(place.reports()), time.monotonic() - started), flush=True)
@@ -92,17 +94,19 @@ class Stop:
 def _arguments() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(prog="python -m tests.whole", description=__doc__)
     parser.add_argument("--check", action="store_true", help="only what needs no real part")
-    parser.add_argument("--jobs", type=int, default=_workers(), help="how many tests side by side")
-    return parser.parse_known_args()
+    parser.add_argument("--jobs", type=int, help="how many tests side by side")
+    asked, words = parser.parse_known_args()
+    asked.jobs = asked.jobs or _workers(CHECK_WORKERS if asked.check else WORKERS_PER_CPU)
+    return asked, words
 
 
-def _workers() -> int:
+def _workers(per_cpu: int) -> int:
     """As many as keep the CPUs busy and fit into the memory that is free."""
     fit = psutil.virtual_memory().available // WORKER_MEMORY
-    return max(1, min(WORKERS_PER_CPU * len(os.sched_getaffinity(0)), int(fit)))
+    return max(1, min(per_cpu * len(os.sched_getaffinity(0)), int(fit)))
 
 
-def _parts(check: bool, jobs: int) -> list[list[str]]:
+def _parts(check: bool, jobs: int, words: Sequence[str]) -> list[list[str]]:
     """Words for pytest: of the tests side by side, and of those that run alone."""
     beside = ["-n", str(jobs), "--dist", "loadscope", "--no-loadscope-reorder"]
     beside += [
@@ -111,7 +115,15 @@ def _parts(check: bool, jobs: int) -> list[list[str]]:
     ]  # a new worker in place of a killed one may wait for ever
     if check:
         return [[*beside, "-m", "not real"]]
-    return [[*beside, "-m", "not quiet"], ["-m", "quiet"]]
+    return [[*beside, "-m", "not quiet"], ["-m", "quiet", *_quiet(words)]]
+
+
+def _quiet(words: Sequence[str]) -> list[str]:
+    """Modules with tests to run alone, if all are asked for: no other is collected once more."""
+    if any((ROOT / word.partition("::")[0]).exists() for word in words):
+        return []
+    modules = sorted(ROOT.glob("tests/**/test_*.py"))
+    return [str(path) for path in modules if QUIET in path.read_text(encoding="utf-8")]
 
 
 def _pytest(place: Place, number: int, words: Sequence[str], stop: Stop) -> int:

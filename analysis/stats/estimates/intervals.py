@@ -1,4 +1,4 @@
-"""Intervals of ratios of medians, one or their geometric mean over cells, over attachments.
+"""Intervals of ratios of medians over attachments.
 
 Paired by block: the logs of the block's ratios are independent values, and their median has an
 interval from interpolated order statistics (`medians.interpolated`).
@@ -233,49 +233,3 @@ def _bounds(parts: tuple[Floats, ...], level: float) -> tuple[float, float, floa
     a, b = (float(np.median(part)) for part in parts)
     down, up = math.hypot(a - low_a, high_b - b), math.hypot(high_a - a, b - low_b)
     return a - b - down, a - b + up, min(sure_a, sure_b)
-
-
-@dataclass(frozen=True)
-class GeometricMean:
-    """The geometric mean over cells of the ratios a / b, and its interval."""
-
-    mean: Ratio
-    cells: int
-    left_out: int  # blocks or attachments that lack a cell
-
-    @property
-    def says(self) -> str:
-        """What it is, in words."""
-        lacking = f"; {self.left_out} without all cells left out" if self.left_out else ""
-        return f"geometric mean over {self.cells} cells: {self.mean.says}{lacking}"
-
-    def to_dict(self) -> dict[str, Json]:
-        """Plain numbers and strings."""
-        return self.mean.to_dict() | {
-            "cells": self.cells,
-            "left_out": self.left_out,
-            "says": self.says,
-        }
-
-
-def geometric_mean(
-    a: npt.ArrayLike, b: npt.ArrayLike, paired: bool, level: float = LEVEL
-) -> GeometricMean:
-    """Geometric mean of the ratios over a matrix; a, b: positive values, shape [unit, cell].
-
-    Cells of one attachment are not independent, so each row (a block if `paired`, otherwise an
-    attachment) becomes one mean of logs, and the interval is over rows.  NaN: not measured;
-    such rows are left out.  Source: Fleming and Wallace, CACM 29, 1986.
-    """
-    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1]:
-        raise ValueError(f"[unit, cell] with the same cells, not {first.shape} and {second.shape}")
-    if paired and first.shape != second.shape:
-        raise ValueError(f"paired rows must match, not {first.shape} and {second.shape}")
-    if np.any(first <= 0) or np.any(second <= 0):
-        raise ValueError("ratios need positive values")
-    sides = (np.log(first) - np.log(second),) if paired else (np.log(first), np.log(second))
-    means = tuple(side.mean(axis=1) for side in sides)
-    kept = tuple(part[~np.isnan(part)] for part in means)
-    lost = sum(part.size for part in means) - sum(part.size for part in kept)
-    return GeometricMean(from_logs(kept, level), first.shape[1], lost)

@@ -282,22 +282,18 @@ def test_false_winners_are_rare() -> None:
 
 
 def test_all_cells_together_decide_where_single_cells_do_not() -> None:
-    """A small difference in 8 cells: none of the cells can be decided, their mean can."""
-    slow = {
-        "b": dict.fromkeys(("seq-read", "rand-read"), 2e8),
-        "a": dict.fromkeys(("seq-read", "rand-read"), 2.075e8),
-    }
-    made = lessons(targets(slow, attachments=7, sizes=(4 * KIB, 16 * KIB, 64 * KIB, MIB)))
+    """A small difference in 4 cells: none of them can be decided, their mean can."""
+    patterns = ("seq-read", "rand-read", "seq-write", "rand-write")
+    slow = {"b": dict.fromkeys(patterns, 2e8), "a": dict.fromkeys(patterns, 2.075e8)}
+    made = lessons(targets(slow, attachments=7, sizes=(4 * KIB,), seed=2))
     (whole,) = [one for one in made.lessons if one.where == "all cells together"]
     assert (whole.choice, whole.sure) == (("a",), "decided")
-    assert [one.choice for one in made.lessons if one.levels and one.question == "backend"] == [
-        (),
-        (),
-    ]
+    each = [one.choice for one in made.lessons if one.levels and one.question == "backend"]
+    assert each == [(), (), (), ()]
     ratio = float(whole.answer.split("ratio ")[1].split(",")[0])
     assert ratio == pytest.approx(1.04, rel=0.03)
     assert whole.answer.startswith("a, ")
-    assert " % faster than b in all 7 blocks (ratio 1.0" in whole.answer
+    assert " % faster than b in 6 of 7 blocks (ratio 1.0" in whole.answer
     assert f"over all cells together {whole.answer}" in made.answer
 
 

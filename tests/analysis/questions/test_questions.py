@@ -24,11 +24,11 @@ def test_false_claims_of_any_question_are_as_rare_as_said() -> None:
     asked = [WHOLE, *PATTERNS]
     for _ in range(campaigns):
         drawn = 0.07 * random.standard_normal((8, 12)) + 0.05 * random.standard_normal((8, 1))
-        cells, p, _ = together(drawn, np.arange(8), asked, (), ALPHA)
+        cells, p = together(drawn, np.arange(8), asked, (), ALPHA)
         null += min(cells.p.min(), p[1:].min()) <= ALPHA
         first += p[0] <= ALPHA
         drawn[:, :4] += 0.3
-        cells, p, _ = together(drawn, np.arange(8), asked, (), ALPHA)
+        cells, p = together(drawn, np.arange(8), asked, (), ALPHA)
         partly += min(cells.p[4:].min(), p[2:].min()) <= ALPHA
     assert first <= stats.binom.ppf(0.999, campaigns, ALPHA)
     assert null <= stats.binom.ppf(0.999, campaigns, ALPHA)
@@ -42,7 +42,7 @@ def test_a_pattern_is_proven_where_its_cells_are_not_each() -> None:
     for _ in range(60):
         drawn = 0.07 * random.standard_normal((8, 12))
         drawn[:, :4] += math.log(1.1)
-        each, p, _ = together(drawn, np.arange(8), [WHOLE, *PATTERNS], (), ALPHA)
+        each, p = together(drawn, np.arange(8), [WHOLE, *PATTERNS], (), ALPHA)
         cells.append((each.p[:4] <= ALPHA).mean())
         patterns.append(p[1] <= ALPHA)
     assert np.mean(patterns) > 0.8

@@ -190,24 +190,3 @@ def test_ratio_and_inverse_agree() -> None:
         forward, back = (intervals.ratio(*pair, pairing=pairing) for pair in ((a, b), (b, a)))
         assert (back.low, back.high) == pytest.approx((1 / forward.high, 1 / forward.low))
         assert back.p == forward.p
-
-
-@pytest.mark.parametrize("is_paired", [False, True])
-def test_geometric_mean_covers_although_cells_share_attachments(is_paired: bool) -> None:
-    random = np.random.default_rng(9)
-    truth = np.array([0.0, 0.5, 1.0, -0.3])
-    hits = 0
-    for _ in range(TRIALS):
-        shared = random.standard_normal((2, 8, 1))
-        a, b = np.exp(shared + 0.3 * random.standard_normal((2, 8, 4)))
-        found = intervals.geometric_mean(a * np.exp(truth), b, paired=is_paired)
-        hits += found.mean.low <= np.exp(truth.mean()) <= found.mean.high
-    assert at_least(hits, TRIALS)
-
-
-def test_geometric_mean_leaves_out_what_lacks_a_cell() -> None:
-    a, b = np.full((8, 3), 2.0), np.ones((8, 3))
-    a[0, 1] = np.nan
-    found = intervals.geometric_mean(a, b, paired=True)
-    assert (found.mean.ratio, found.cells, found.left_out) == (pytest.approx(2.0), 3, 1)
-    assert found.mean.units == (7,)
