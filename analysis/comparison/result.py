@@ -34,7 +34,7 @@ class Comparison(ComparedSides, Drawn):
         sentences = [f"{ONE_MACHINE}."] if self.one_machine else self._answers()
         sentences += words.doubts(self) + self._both() + self._alone() + self._dependent()
         sentences += [spread.says for spread in self.spreads]
-        sentences += self.effect_lines
+        sentences += words.effects(self)
         return sentences + list(self.remarks)
 
     @property
@@ -85,18 +85,6 @@ class Comparison(ComparedSides, Drawn):
             why = ", ".join(own[:6]) or next(iter(missing))[1]
             sentences.append(f"Not compared: {plural(len(missing), 'cell')} of {side} ({why}).")
         return sentences
-
-    @property
-    def effect_lines(self) -> list[str]:
-        """What else matters, and doubts about that."""
-        shown = words.effects(self)
-        doubtful = [
-            f"The values {r.stratum} do not fit the assumptions of an F test: sign flips decide "
-            "what matters."
-            for r in self.effects.residuals
-            if r.suspicious and shown
-        ]
-        return shown + doubtful
 
     def table(self) -> pd.DataFrame:
         """One row per cell; medians in `unit`, ratios a / b."""

@@ -108,12 +108,12 @@ def factor_effects(
         levels = np.array([str(m.levels.get(name, "")) for m in matches])
         labels[name] = levels[frame["cell"]]
     if all(min(m.a.size, m.b.size) == 1 for m in matches) or len(frame) < 3:
-        return Effects((), tuple((name, "one value per cell") for name in labels), ())
+        return Effects((), tuple((name, "one value per cell") for name in labels))
     values: Floats = np.exp(frame["log"].to_numpy(dtype=np.float64))
     owners, blocks = frame["attachment"].to_numpy(), frame["block"].to_numpy()
     order = next((o for o in (2, 1) if _effort(labels, len(frame), o) <= MOST_EFFORT), 0)
     if not order:
-        return Effects((), tuple((name, TOO_MANY) for name in labels), ())
+        return Effects((), tuple((name, TOO_MANY) for name in labels))
     analysed = effects(values, owners, labels, blocks, order)
     if order == 2 or len(labels) < 2:
         return analysed

@@ -184,6 +184,8 @@ def _model(series: _Series) -> str:
         return ""
     if laws.superlinear:
         return "; growth is more than proportional: no law fits"
+    if not laws.hold:
+        return f"; no law fits: {laws.top.says}"
     estimate = laws.nodes_for(series.wanted)
     count, low, high = (nodes_of(n) for n in (estimate.value, estimate.low, estimate.high))
     model = f"a model ({laws.chosen.name}'s law, fitted)"

@@ -19,7 +19,7 @@ from fsmatrix.analysis.data.unmeasured import metric_for
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.testing import effects as split_plot
 from fsmatrix.analysis.stats.testing.tests import ALPHA
-from fsmatrix.analysis.units import OWN, Level, brief, p_text
+from fsmatrix.analysis.units import OWN, Level, brief
 from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
@@ -58,13 +58,6 @@ class Influences:
         if shown and quiet:
             sentences.append(f"Not shown to change it: {', '.join(quiet)}.")
         sentences += [f"{self.title(name)}: not known: {why}." for name, why in self.anova.missing]
-        for state in self.anova.residuals:
-            if state.suspicious:
-                sentences.append(
-                    f"Residuals {state.stratum} are not as the F test wants them (normal: "
-                    f"{p_text(state.normal)}, equal spread: {p_text(state.equal)}): p of "
-                    "sign flips of whole attachments or blocks stands beside."
-                )
         if self.anova.effects and all(cell.values.size < 2 for cell in self.study.valued):
             sentences.append(
                 "One value per cell: how values scatter is taken from how the factors' "
@@ -101,7 +94,6 @@ class Influences:
                     "F": e.f,
                     "p": e.p,
                     "p corrected": e.p_holm,
-                    "p by sign flips": e.p_flips,
                     "share": e.share,
                     "span": e.span,
                     "effect": "yes" if e.p_holm <= ALPHA else "not shown",

@@ -14,14 +14,16 @@ spread of attachments, not a misfit of the law.
 
 There is one criterion: the USL where kappa's whole interval lies above 0, else Amdahl's law.  AICc
 of the levels' means, which knows nothing of how attachments spread, misses the USL far more often
-(python -P bench/laws.py; docs/statistics.md).
+(python -P bench/laws.py; docs/statistics.md).  The law that is chosen must hold: where its levels'
+means miss it by more than attachments vary (F test of lack of fit: Draper and Smith, Applied
+Regression Analysis, 1998, section 2.1), neither is used, and what was measured is said.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy
@@ -31,6 +33,7 @@ from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
 RESAMPLES = 500
 TAIL = 50 * (1 - LEVEL)  # per cent on each side
 FEWEST_LEVELS = 6  # three parameters, and as many levels to contradict them
+TINY = 1e-12  # of a misfit: attachments that vary less are equal but for rounding
 FEWEST_FREEDOM = 5  # attachments beyond one per level: below, their spread is unknown
 
 
@@ -62,12 +65,41 @@ class Law:
 
 
 @dataclass(frozen=True)
+class Top:
+    """The most that was measured, and whether more nodes than it takes gained or lost anything."""
+
+    nodes: float  # of the largest mean
+    enough: float  # the fewest nodes that are not shown to have less
+    last: float  # the most nodes that were measured
+    after: Estimate  # throughput there over that at `enough`
+
+    @property
+    def says(self) -> str:
+        """The plateau or the fall, or that there is none."""
+        ratio = (
+            f"{self.last:g} nodes have {_span(self.after, '.3g')} times what {self.enough:g} have"
+        )
+        if self.after.high < 1:
+            return f"the most is measured at {self.nodes:g} nodes; {ratio}"
+        if self.enough < self.last:
+            return f"from {self.enough:g} nodes on no gain is shown; {ratio}"
+        return f"the most is measured at {self.last:g} nodes, the most that there were"
+
+
+@dataclass(frozen=True)
 class Laws:
     """Both laws of one series."""
 
     amdahl: Law
     usl: Law
     superlinear: bool  # more than proportional: neither law can say that
+    misfit: float  # p that chance moves the levels so far from the chosen law
+    top: Top
+
+    @property
+    def hold(self) -> bool:
+        """Whether the chosen law may be used: the levels do not contradict it."""
+        return not self.superlinear and self.misfit > 1 - LEVEL
 
     @property
     def apart(self) -> bool:
@@ -98,6 +130,11 @@ class Laws:
         sigma, kappa, peak = self.chosen.sigma, self.usl.kappa, self.usl.peak
         if self.superlinear:
             return "it grows more than proportionally at first: neither law can say that"
+        if not self.hold:
+            return (
+                f"neither law describes it ({self.chosen.name} misses the numbers of nodes by "
+                f"{100 * self.chosen.error:.2g} %, more than attachments vary): {self.top.says}"
+            )
         serial = f"{_percent(sigma)} of the work is not shared by the nodes"
         if self.apart:
             return (
@@ -169,7 +206,35 @@ def fit(nodes: Floats, values: Sequence[Floats], seed: int = 0) -> Laws | str:
     # growth from the first to the second level, beyond the interval of proportional growth
     steps = drawn[:, 1] - drawn[:, 0] - math.log(nodes[1] / nodes[0])
     superlinear = float(np.percentile(steps, TAIL)) > 0
-    return Laws(laws[0], laws[1], superlinear)
+    chosen = Laws(laws[0], laws[1], superlinear, math.nan, _top(nodes, means, drawn))
+    return replace(chosen, misfit=_misfit(chosen.chosen, nodes, logs))
+
+
+def _misfit(law: Law, nodes: Floats, logs: Sequence[Floats]) -> float:
+    """p of the F test of lack of fit, from the logs of attachments at each level."""
+    sizes = np.array([of_level.size for of_level in logs])
+    means = np.array([of_level.mean() for of_level in logs])
+    missed = float(sizes @ np.square(means - np.log(law.at(nodes)))) / (nodes.size - law.parameters)
+    freedom = int(sizes.sum()) - nodes.size
+    within = sum(float(np.square(v - v.mean()).sum()) for v in logs) / freedom
+    if within <= TINY * missed:
+        return 0.0
+    f = missed / max(within, np.finfo(float).tiny)
+    return float(scipy.special.fdtrc(nodes.size - law.parameters, freedom, f))
+
+
+def _top(nodes: Floats, means: Floats, drawn: Floats) -> Top:
+    """From the levels' means of logs [level] and those of the bootstrap [resample, level].
+
+    The best of several levels is the luckiest too, so every pair of levels is judged at once: by
+    how far apart chance alone drives the two that are farthest from each other.
+    """
+    best = int(np.argmax(means))
+    apart = float(np.percentile(np.ptp(drawn - means, axis=1), 100 * LEVEL))
+    enough = int(np.argmax(means > means[best] - apart))
+    after = float(means[-1] - means[enough])
+    ends = (math.exp(after + side) for side in (0.0, -apart, apart))
+    return Top(float(nodes[best]), float(nodes[enough]), float(nodes[-1]), Estimate(*ends))
 
 
 def _law(name: str, nodes: Floats, means: Floats, drawn: Floats) -> Law:

@@ -110,7 +110,7 @@ class Scalability:
                     "efficiency": step.efficiency,
                     "in doubt": ", ".join(step.doubts),
                 }
-                if line.laws:
+                if line.laws and line.laws.hold:
                     law = line.laws.chosen
                     row |= {"law": law.name, "sigma": law.sigma.value, "kappa": law.kappa.value}
                 rows.append(row)
@@ -157,7 +157,7 @@ class Scalability:
         )
         if kinds & set(MARKS):
             notes.append("Hollow: too few attachments; the whisker decides nothing.")
-        if any(s.laws for s in shown):
+        if any(s.laws and s.laws.hold for s in shown):
             notes.append("Thick faint lines: the USL where the data need it, else Amdahl's law.")
         figure, axes = drawing.frame(
             len(rows),
@@ -213,7 +213,7 @@ class Scalability:
         nodes = np.array([step.nodes for step in s.steps])
         if self.study.metric.more_is_better and nodes.size > 1:
             ax.plot(nodes, y[0] * nodes / nodes[0], color=shade, linestyle=":", linewidth=0.7)
-        if s.laws and not s.laws.superlinear:
+        if s.laws and s.laws.hold:
             grid = np.linspace(nodes.min(), nodes.max(), 60)
             ax.plot(grid, s.laws.chosen.at(grid) / scale, color=shade, linewidth=4, alpha=0.25)
         ax.set_xticks(nodes)

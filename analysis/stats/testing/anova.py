@@ -2,11 +2,16 @@
 
 Type II: a term is tested after all terms that do not contain it.  Factors are coded so that
 their columns sum to zero over levels.  Source: Langsrud, Statistics and Computing 13, 2003.
+
+A term is tested against how much it varies from cluster to cluster (block, or attachment), not
+against the scatter of values: what one session does to one pattern is no effect of the pattern.
+The cluster's residuals may depend on each other and differ in spread: both degrees of freedom are
+those of Greenhouse and Geisser, Psychometrika 24, 1959 (for data without gaps it is their test; in
+general Liang and Zeger's covariance of the scores, Biometrika 73, 1986).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +23,6 @@ import scipy
 from fsmatrix.analysis.stats.estimates.medians import Floats
 
 Term = tuple[str, ...]
-MOST_FLIPS, FEWEST_FLIPS = 1999, 199
-MOST_EFFORT = 100_000_000  # multiplications of a term's flips
 TOLERANCE = 1e-10  # share of the total sum of squares below which a sum is rounding
 
 
@@ -28,8 +31,8 @@ class AnovaRow:
     """One line of the table: numerator and error degrees of freedom, F, p, partial eta squared."""
 
     term: Term
-    df: int
-    df_error: int
+    df: float
+    df_error: float
     f: float
     p: float
     share: float
@@ -88,13 +91,30 @@ def _decided(x: Floats, begin: int, end: int, rank: int) -> bool:
     return rank - _fit(np.zeros(x.shape[0]), others)[2] == end - begin
 
 
+@dataclass(frozen=True)
+class Clusters:
+    """What is independent in a stratum: `of` each value [value], from 0.
+
+    `spent`: degrees of freedom over the clusters that the model takes for each term.
+    """
+
+    of: npt.NDArray[np.int64]
+    spent: Mapping[Term, int]
+
+
 def table(
-    y: Floats, blocks: Mapping[Term, Floats], nuisance: Floats, lost: int, why: str
+    y: Floats,
+    blocks: Mapping[Term, Floats],
+    nuisance: Floats,
+    lost: int,
+    why: str,
+    clusters: Clusters | None = None,
 ) -> AnovaTable:
     """The analysis of y [value] by the columns of each term.
 
     `nuisance`: columns that are in every fit, not tested.  `lost`: degrees of freedom that
-    centring took.  `why`: what to say when there is no error left to test against.
+    centring took.  `why`: what to say when there is no error left to test against.  `clusters`:
+    None, or too few of them for a term: it is tested against the scatter of values.
     """
     terms = list(blocks)
     whole = np.hstack([nuisance, *blocks.values()])
@@ -115,7 +135,8 @@ def table(
         return AnovaTable((), tuple((t, reason) for t in terms), residuals, parts, df_error)
     lines, missing = [], []
     for term in terms:
-        line = _line(term, y, blocks, nuisance, (rss, df_error))
+        base = np.hstack([nuisance, *(blocks[u] for u in blocks if not set(term) <= set(u))])
+        line = _line(term, y, base, blocks[term], (residuals, df_error), clusters)
         if line is None:
             missing.append((term, "it cannot be told from other terms: combinations are missing"))
         else:
@@ -123,63 +144,40 @@ def table(
     return AnovaTable(tuple(lines), tuple(missing), residuals, parts, df_error)
 
 
-def flipped_p(
-    term: Term,
-    y: Floats,
-    blocks: Mapping[Term, Floats],
-    nuisance: Floats,
-    groups: npt.NDArray[np.int64],
-) -> float:
-    """p of one term in `table` from sign flips of residuals; NaN without a line of it.
-
-    The residuals of the model without the term change their sign, those of a group (a label from 0
-    in `groups`, [value]) all together; its fit is added, and F is that of `table` (Cameron,
-    Gelbach and Miller, Review of Economics and Statistics 90, 2008).  It takes for granted that
-    what remains of a group is as likely as its negative, not that all values scatter alike.
-    """
-    base = np.hstack([nuisance, *(blocks[u] for u in blocks if not set(term) <= set(u))])
-    spaces = [
-        _basis(x)
-        for x in (base, np.hstack([base, blocks[term]]), np.hstack([nuisance, *blocks.values()]))
-    ]
-    if spaces[1].shape[1] == spaces[0].shape[1] or y.size <= spaces[2].shape[1]:
-        return math.nan
-    others = _basis(np.hstack([nuisance, *(x for u, x in blocks.items() if u != term)]))
-    fitted = others @ (others.T @ y)
-    left = y - fitted
-    effort = y.size * sum(space.shape[1] for space in spaces)
-    most = int(min(MOST_FLIPS, max(FEWEST_FLIPS, MOST_EFFORT // effort)))
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], (int(groups.max()) + 1, most))
-    drawn = fitted[:, np.newaxis] + left[:, np.newaxis] * signs[groups]
-    values = np.column_stack([y, drawn])
-    without, with_, full = (np.square(space.T @ values).sum(axis=0) for space in spaces)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = (with_ - without) / (np.square(values).sum(axis=0) - full)
-    return float(np.mean(ratio >= ratio[0] * (1 - TOLERANCE)))
-
-
-def _basis(x: Floats) -> Floats:
-    """Orthonormal columns that span those of x."""
+def _basis(x: Floats, scale: float = 0.0) -> Floats:
+    """Orthonormal columns that span those of x; what is rounding of values of `scale` is none."""
     u, size, _ = np.linalg.svd(x, full_matrices=False)
-    return np.asarray(u[:, size > 1e-10 * max(float(size.max(initial=0)), 1e-300)])
+    return np.asarray(u[:, size > 1e-10 * max(float(size.max(initial=0)), scale, 1e-300)])
 
 
 def _line(
     term: Term,
     y: Floats,
-    blocks: Mapping[Term, Floats],
-    nuisance: Floats,
-    error: tuple[float, int],
+    base: Floats,
+    own: Floats,
+    error: tuple[Floats, int],
+    clusters: Clusters | None,
 ) -> AnovaRow | None:
-    """The line of a term against (sum of squares, degrees of freedom) of the error."""
-    rss, df_error = error
-    base = np.hstack([nuisance, *(blocks[u] for u in blocks if not set(term) <= set(u))])
-    _, rss_base, rank_base = _fit(y, base)
-    _, rss_with, rank_with = _fit(y, np.hstack([base, blocks[term]]))
-    df = rank_with - rank_base
+    """The line of a term; `error`: residuals of the whole model, their degrees of freedom."""
+    residuals, df_error = error
+    before = _basis(base) if base.shape[1] else base
+    directions = _basis(own - before @ (before.T @ own), float(np.abs(own).max()))
+    df = directions.shape[1]
     if df < 1:
         return None
-    explained = max(rss_base - rss_with, 0.0)
-    f = explained / df / (rss / df_error)
-    p = max(float(scipy.special.fdtrc(df, df_error, f)), np.finfo(float).tiny)
-    return AnovaRow(term, df, df_error, f, p, explained / (explained + rss))
+    explained = float(np.square(directions.T @ y).sum())
+    rss = float(residuals @ residuals)
+    chance, df, freedom = float(df * rss / df_error), float(df), float(df_error)
+    if clusters is not None:
+        scores = np.zeros((int(clusters.of.max()) + 1, directions.shape[1]))
+        np.add.at(scores, clusters.of, directions * residuals[:, np.newaxis])
+        touched = np.unique(clusters.of[(np.abs(directions) > TOLERANCE).any(axis=1)]).size
+        left = touched - clusters.spent[term]
+        if left > 0:
+            covariance = scores.T @ scores * (touched / left)
+            chance = float(np.trace(covariance))
+            df = chance**2 / max(float(np.square(covariance).sum()), np.finfo(float).tiny)
+            freedom = df * left
+    f = explained / max(chance, TOLERANCE * explained, np.finfo(float).tiny)
+    p = max(float(scipy.special.fdtrc(max(df, 1.0), max(freedom, 1.0), f)), np.finfo(float).tiny)
+    return AnovaRow(term, df, freedom, f, p, explained / (explained + rss))

@@ -132,8 +132,10 @@ def test_table_sentence_line_and_lesson_name_one_law(kappa: float) -> None:
             seed=seed,
         )
         made = scalability(ds, "bandwidth")
-        (name,) = set(made.table()["law"])
         found = laws_of(made)
+        if not found.hold:  # 5 %: a true law is refused
+            continue
+        (name,) = set(made.table()["law"])
         assert name == ("USL" if found.usl.kappa.low > 0 else "Amdahl")
         assert set(made.table()["kappa"]) == {found.usl.kappa.value if found.apart else 0.0}
         (said,) = [text for text in made.says if "describes it" in text]
@@ -144,7 +146,8 @@ def test_table_sentence_line_and_lesson_name_one_law(kappa: float) -> None:
         (lesson,) = [one for one in lessons(ds, bandwidth=2e9).lessons if one.question == "nodes"]
         assert f"({name}'s law, fitted)" in lesson.why
         names.append(name)
-    least, most = {0.0: (0, 2), 0.002: (0, 12), 0.01: (11, 12)}[kappa]
+    least, most = {0.0: (0, 2), 0.002: (0, 12), 0.01: (9, 12)}[kappa]
+    assert len(names) >= 10
     assert least <= names.count("USL") <= most
 
 
@@ -158,6 +161,39 @@ def test_more_than_proportional_growth_is_said_to_be_outside_the_laws() -> None:
     made = scaled(lambda c: {"bandwidth": 1e8 * c["storage_nodes"] ** 1.3}, attachments=6)
     assert laws_of(made).superlinear
     assert any("neither law can say that" in said for said in made.says)
+
+
+def test_a_hard_cap_is_no_law_and_is_said_as_measured() -> None:
+    """min(N, 4): the USL would have its most at 6 to 8 nodes, which nobody measured."""
+    for seed in range(10):
+        made = scaled(
+            lambda c: {"bandwidth": 1e8 * min(c["storage_nodes"], 4)}, attachments=6, seed=seed
+        )
+        found = laws_of(made)
+        assert not found.hold
+        assert found.top.enough == 4
+        (said,) = [text for text in made.says if "neither law describes it" in text]
+        assert "from 4 nodes on no gain is shown; 16 nodes have " in said
+        assert "law" not in made.table()
+        assert not [x for x in made.figure().axes[0].get_lines() if x.get_linewidth() == 4]
+
+
+def test_a_fall_is_said_as_measured() -> None:
+    made = scaled(
+        lambda c: {"bandwidth": 1e8 * (4 if c["storage_nodes"] == 4 else 2)}, attachments=6
+    )
+    assert "the most is measured at 4 nodes; 16 nodes have 0.5" in laws_of(made).says
+
+
+def test_a_true_law_is_rarely_refused() -> None:
+    rng = np.random.default_rng(5)
+    nodes, refused = np.array(MANY, dtype=float), 0
+    for seed in range(60):
+        means = laws.throughput(nodes, 1e8, 0.05, 0.01)
+        made = laws.fit(nodes, [mean * np.exp(rng.normal(0, 0.05, 6)) for mean in means], seed)
+        assert isinstance(made, laws.Laws)
+        refused += not made.hold
+    assert refused <= stats.binom.ppf(0.999, 60, 0.05)
 
 
 def test_one_value_per_level_gives_no_law_and_no_interval() -> None:

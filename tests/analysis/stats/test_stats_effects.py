@@ -10,6 +10,7 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 from statsmodels.formula.api import ols
+from statsmodels.stats.anova import AnovaRM
 
 from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.stats.testing.effects import Effects, FactorEffect, effects
@@ -53,31 +54,51 @@ def named(found: Effects, term: str) -> FactorEffect:
     return next(e for e in found.effects if e.term == term)
 
 
-def test_balanced_split_plot_is_that_of_statsmodels() -> None:
+def test_balanced_blocks_are_those_of_statsmodels_repeated_measures() -> None:
+    """F is its F; its degrees of freedom are those of Greenhouse and Geisser, at most its own."""
     labels = design()
     y = draw(np.random.default_rng(1), labels, 1.0) + 0.5 * labels["pattern"] * labels["target"]
-    found = analysed(y, labels)
+    found = analysed(y, labels, blocks=labels["block"])
     frame = pd.DataFrame({**labels, "y": y})
-    # C(pattern):C(target) beside C(attachment) is rank-deficient: its columns without redundance
-    sign = np.where(labels["target"] == 0, 1, -1)
-    for level in (0, 1):
-        third = (labels["pattern"] == level) * 1 - (labels["pattern"] == 2)
-        frame[f"both{level}"] = sign * third
-    additive = ols("y ~ C(attachment) + C(pattern)", frame).fit()
-    whole = ols("y ~ C(attachment) + C(pattern) + both0 + both1", frame).fit()
-    inner = sm.stats.anova_lm(whole)
-    nested = sm.stats.anova_lm(additive, whole).iloc[1]
-    assert named(found, "pattern").f == pytest.approx(inner.loc["C(pattern)", "F"])
-    assert named(found, "pattern").p == pytest.approx(inner.loc["C(pattern)", "PR(>F)"])
-    assert named(found, "target:pattern").f == pytest.approx(nested["F"])
-    assert named(found, "target:pattern").p == pytest.approx(nested["Pr(>F)"])
-    assert named(found, "pattern").df_error == inner.loc["Residual", "df"]
-    means = frame.groupby("attachment")[["y", "target"]].mean()
-    outer = sm.stats.anova_lm(ols("y ~ C(target)", means).fit())
-    assert named(found, "target").f == pytest.approx(outer.loc["C(target)", "F"])
+    other = (
+        AnovaRM(frame, "y", "block", within=["target", "pattern"], aggregate_func="mean")
+        .fit()
+        .anova_table
+    )
+    for term in ("target", "pattern", "target:pattern"):
+        mine = named(found, term)
+        assert mine.f == pytest.approx(other.loc[term, "F Value"])
+        assert mine.df <= other.loc[term, "Num DF"] * (1 + 1e-9)
+        assert mine.df_error == pytest.approx(mine.df * (ATTACHMENTS - 1))
+    assert named(found, "target").p == pytest.approx(other.loc["target", "Pr > F"])
     assert named(found, "target").stratum == "between attachments"
-    assert named(found, "target").df_error == 2 * ATTACHMENTS - 2
     json.dumps(found.to_dict())
+
+
+def test_degrees_of_freedom_are_those_of_greenhouse_and_geisser() -> None:
+    """Epsilon from the covariance of the patterns (their 1959 paper, formula of the abstract)."""
+    labels = design()
+    one = labels["target"] == 0
+    mine = {name: values[one] for name, values in labels.items()}
+    y = draw(np.random.default_rng(2), labels, 1.0)[one]
+    table = pd.DataFrame({**mine, "y": y}).pivot_table("y", "block", "pattern").to_numpy()
+    covariance = np.cov(table.T)
+    centre = np.eye(PATTERNS) - 1 / PATTERNS
+    double = centre @ covariance @ centre
+    epsilon = np.trace(double) ** 2 / ((PATTERNS - 1) * np.square(double).sum())
+    factors = {"pattern": mine["pattern"]}
+    (found,) = effects(np.exp(y), mine["attachment"], factors, mine["block"]).effects
+    assert found.df == pytest.approx(epsilon * (PATTERNS - 1))
+
+
+def test_attachments_without_blocks_are_compared_as_they_are() -> None:
+    labels = design()
+    y = draw(np.random.default_rng(1), labels, 1.0)
+    means = pd.DataFrame({**labels, "y": y}).groupby("attachment")[["y", "target"]].mean()
+    outer = sm.stats.anova_lm(ols("y ~ C(target)", means).fit())
+    found = named(analysed(y, labels), "target")
+    assert found.f == pytest.approx(outer.loc["C(target)", "F"])
+    assert found.df_error == 2 * ATTACHMENTS - 2
 
 
 def test_sizes_of_effects_are_ratios() -> None:
@@ -112,36 +133,53 @@ def test_false_effects_stay_at_the_level_with_session_effects(unbalanced: bool) 
     assert naive > 2 * most  # what testing against runs would claim
 
 
-@pytest.mark.parametrize("wild", ["heavy", "one pattern", "one target"])
-def test_sign_flips_hold_where_residuals_are_heavy_or_spreads_differ(wild: str) -> None:
-    """Aligned ranks called 20 to 65 % where one target or pattern alone varies."""
+def noise(random: np.random.Generator, wild: str, labels: dict[str, np.ndarray]) -> Floats:
+    """What varies beside the factors, [run]."""
+    pattern, attachment = labels["pattern"], labels["attachment"]
+    y = draw(random, labels, 0.5, heavy=wild == "heavy")
+    if wild == "session and pattern":  # a session serves one pattern better than another
+        return (
+            y + 3.0 * random.standard_normal((attachment.max() + 1, PATTERNS))[attachment, pattern]
+        )
+    if wild == "block and pattern":
+        return y + 3.0 * random.standard_normal((ATTACHMENTS, PATTERNS))[labels["block"], pattern]
+    if wild != "heavy":
+        factor = wild.split()[1]
+        y = y + 5.0 * (labels[factor] == labels[factor][0]) * random.standard_normal(y.size)
+    return np.asarray(y)
+
+
+@pytest.mark.parametrize(
+    "wild", ["heavy", "one pattern", "one target", "session and pattern", "block and pattern"]
+)
+def test_it_holds_whatever_a_session_does_and_where_spreads_differ(wild: str) -> None:
+    """An F test against the scatter of runs calls up to 57 % of patterns here."""
     random = np.random.default_rng(4)
-    trials = 150
-    hits: dict[str, list[bool]] = {"pattern": [], "target:pattern": []}
+    trials, labels = 150, design()
+    hits = dict.fromkeys(("pattern", "target:pattern"), 0)
     for _ in range(trials):
-        labels = design()
-        y = draw(random, labels, 0.5, heavy=wild == "heavy")
-        if wild != "heavy":
-            factor = wild.split()[1]
-            restless = labels[factor] == labels[factor][0]
-            y = y + 5.0 * restless * random.standard_normal(y.size)
-        found = analysed(y, labels)
-        for term, called in hits.items():
-            p = named(found, term).p_flips
-            called += [] if np.isnan(p) else [p <= 0.05]
-    for called in hits.values():
-        assert len(called) > 0.2 * trials
-        assert sum(called) <= stats.binom.ppf(1 - 1e-3, len(called), 0.07)
+        found = analysed(noise(random, wild, labels), labels, blocks=labels["block"])
+        for term in hits:
+            hits[term] += named(found, term).p <= 0.05
+    assert max(hits.values()) <= stats.binom.ppf(1 - 1e-3, trials, 0.06)
 
 
-def test_sign_flips_find_an_effect() -> None:
+def test_a_wild_value_hides_no_effect() -> None:
     labels = design()
     y = draw(np.random.default_rng(6), labels, 0.5)
-    y = y + 1.5 * labels["pattern"] + 40 * (np.arange(y.size) == 5)
-    found = analysed(y, labels)
-    assert any("use the sign flips" in line for line in found.says)
-    assert named(found, "pattern").p_flips < 0.002 < named(found, "pattern").p
-    assert named(found, "target:pattern").p_flips > 0.01
+    y = y + 3 * labels["pattern"] + 10 * (np.arange(y.size) == 5)
+    found = analysed(y, labels, blocks=labels["block"])
+    assert named(found, "pattern").p_holm < 0.01
+    assert named(found, "target:pattern").p_holm > 0.05
+
+
+def test_one_attachment_of_each_target_is_tested_against_the_scatter_of_its_runs() -> None:
+    labels = design()
+    y = draw(np.random.default_rng(8), labels, 0.5) + 3 * labels["pattern"]
+    first = labels["block"] == 0
+    found = analysed(y[first], {name: values[first] for name, values in labels.items()})
+    assert named(found, "pattern").df_error == np.count_nonzero(first) - TARGETS * PATTERNS
+    assert named(found, "pattern").p < 0.01
 
 
 def test_blocks_are_taken_out_of_the_scatter_between_attachments() -> None:
@@ -189,10 +227,10 @@ def test_levels_that_missing_combinations_leave_undecided_have_no_size() -> None
 
 
 def test_no_p_is_zero() -> None:
-    """30 000 times the scatter in 720 runs: p is too small for a float, and still not 0."""
+    """30 000 times the scatter in 720 runs."""
     labels = {name: np.tile(label, 10) for name, label in design().items()}
     y = 1e-3 * draw(np.random.default_rng(7), labels, 0.1) + 30.0 * labels["pattern"]
     found = named(analysed(y, labels), "pattern")
-    assert 0 < found.p < 1e-300
-    assert 0 < found.p_holm < 1e-300
+    assert 0 < found.p < 1e-50
+    assert 0 < found.p_holm < 1e-50
     assert "(p < 1e-12 corrected" in found.says
