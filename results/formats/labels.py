@@ -19,6 +19,13 @@ _KINDS = (
     r"[ \t]*\[[^][\s,]{1,100},(\d{1,7})\](?:\[[^][\s]{1,100}\])?<std(?:out|err)>:",
     rf"[ \t]*{_HOST}",
 )
+# When a line was printed: moreutils' ts, kubectl logs, container and system logs.
+_STAMP = re.compile(
+    r"[ \t]*\[?(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: [\w.-]{1,100} [\w./-]{1,100}\[\d{1,9}\]:)?"
+    r"|\d\d:\d\d:\d\d(?:\.\d{1,9})?)\]?(?: std(?:out|err) [FP])?(?:[ \t]|$)",
+    re.ASCII | re.MULTILINE,
+)
 _BEFORE = tuple(
     (kind, re.compile(rf"((?:[ \t>|]*[>|])?){kind}([ \t]*)", re.ASCII)) for kind in _KINDS
 )
@@ -33,12 +40,12 @@ _MOST = 50_000_000  # lines of the texts of all ranks
 
 
 def unlabelled(text: str) -> list[str]:
-    """An output without colours and without what stands before each of its lines.
+    """An output without colours, times and what else stands before each of its lines.
 
     It is one text, or one for each rank or host that began an output of its own (worlds of one
     task each).  What nobody of them printed is in all of them; every line keeps its place.
     """
-    text = _COLOUR.sub("", text)
+    text = _unstamped(_COLOUR.sub("", text))
     found = _labels(text)
     first = next(found, None)
     if first is None:
@@ -58,6 +65,18 @@ def unlabelled(text: str) -> list[str]:
     return [
         "\n".join(line if by == one or by not in own else "" for by, line in lines) for one in own
     ]
+
+
+def _unstamped(text: str) -> str:
+    """Without the time before each line, if one stands before a line that begins an output."""
+    for beginning in _BEGINNING.finditer(text):
+        start = text.rfind("\n", 0, beginning.start()) + 1
+        if _STAMP.match(text, start, beginning.start() + 1):
+            return "".join(
+                line[match.end() :] if (match := _STAMP.match(line)) else line
+                for line in text.splitlines(keepends=True)
+            )
+    return text
 
 
 def _labels(text: str) -> Iterator[tuple[str, str, str, str]]:

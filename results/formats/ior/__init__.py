@@ -6,6 +6,7 @@ What IOR counts: its window is from the first open to the last close over all ra
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from fsmatrix.results.formats.base import (
@@ -27,14 +28,15 @@ __all__ = ["FORMATS", "RankTimes", "failure_of", "parse", "parse_ranks"]
 
 OLDEST = "3.2"  # version
 # keys that only IOR's JSON has
-JSON_KEYS = ('"bwMiB": ', '"wrRdTime": ', '"deadlineForStonewall": ')
+JSON_KEYS = re.compile(r'"(bwMiB|wrRdTime|deadlineForStonewall)" ?:')
+JSON_HEAD = (re.compile(r'"Command line" ?: ?"'), re.compile(r'"tests" ?: ?\['))
 TABLE = "access    bw(MiB/s)"
 
 
 def is_json(text: str) -> bool:
     """IOR's JSON, also where it is damaged."""
-    started = '"Command line": "' in text and '"tests": [' in text
-    return started or sum(key in text for key in JSON_KEYS) > 1
+    started = all(head.search(text) for head in JSON_HEAD)
+    return started or len(set(JSON_KEYS.findall(text))) > 1
 
 
 def is_csv(text: str) -> bool:

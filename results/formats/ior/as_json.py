@@ -3,13 +3,15 @@
 IOR prints one key in a line (only StartTime shares its line with the file system), so that
 results are recovered from files that are cut, overwritten at their head (3.2 opens its
 summary file twice) or mixed with messages (stonewalling).  A result counts only if all its
-keys stand between one `{` and the next `}`.
+keys stand between one `{` and the next `}`.  What a program wrote anew (jq, Python) is whole, and
+is put into that layout first.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from fsmatrix.results.evidence.values import inside
 from fsmatrix.results.formats.base import ParseError
@@ -95,6 +97,51 @@ SUMMARY = {
     "API": "api",
     "filePerProc": "file_per_process",
 }
+
+
+# in IOR's order, before others: the reader has to know what a key belongs to
+FIRST = ("Version", "TestID", "tests", "Parameters", "Options", "Results", "max")
+
+
+class _Number(str):
+    """As the file has it, with all its digits."""
+
+    __slots__ = ()
+
+
+def as_printed(text: str) -> str:
+    """In IOR's own layout, if it is JSON in another one: in a line, or with its keys sorted."""
+    try:
+        whole_ = json.loads(text, parse_float=_Number, parse_int=_Number)
+    except (ValueError, RecursionError):
+        return text
+    lines = list(_lines(whole_))
+    pairs = sum(line.startswith('"') for line in lines)
+    if "".join("".join(lines).split()) == "".join(text.split()) and 2 * text.count("\n") > pairs:
+        return text
+    return "\n".join(lines)
+
+
+def _lines(value: object, before: str = "", after: str = "") -> Iterator[str]:
+    """One key in a line, brackets at the end of one or alone."""
+    if isinstance(value, dict):
+        yield f"{before}{{"
+        keys = sorted(value, key=lambda k: (isinstance(value[k], dict | list), _place(k)))
+        for key in keys:
+            yield from _lines(value[key], f'"{key}": ', "," * (key != keys[-1]))
+        yield f"}}{after}"
+    elif isinstance(value, list):
+        yield f"{before}["
+        for number_, one in enumerate(value, 1):
+            yield from _lines(one, "", "," * (number_ < len(value)))
+        yield f"]{after}"
+    else:
+        plain = value if isinstance(value, _Number) else json.dumps(value, ensure_ascii=False)
+        yield f"{before}{plain}{after}"
+
+
+def _place(key: str) -> int:
+    return FIRST.index(key) if key in FIRST else len(FIRST)
 
 
 class JsonReader:
@@ -253,7 +300,7 @@ def read_json(text: str, source: str) -> Output:
     """The one output in a text."""
     reader = JsonReader(source)
     at = 0
-    for at, line in numbered_lines(text):
+    for at, line in numbered_lines(as_printed(text)):
         if line:
             reader.line(line, at)
     reader.end(at)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from fsmatrix.results import iterations
 from fsmatrix.results.formats import ior
+from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.metrics import bandwidth, window
 from tests.results.ior_outputs import GOOD, MIB, keys, only, phase, runs, text_of
 
@@ -158,6 +162,37 @@ def test_tests_of_a_script_are_runs(name: str) -> None:
     assert (first.options["file_per_process"], second.options["file_per_process"]) == (True, False)
     assert "reorder-shifts-nothing" not in keys(first) | keys(third)
     assert "reorder-shifts-nothing" in keys(second)
+
+
+@pytest.mark.parametrize("name", ["ior-4.1-script.json", "ior-4.1-wearout.json", "ior-dfs.json"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"separators": (",", ":")},
+        {"indent": 4, "sort_keys": True},
+        {"separators": (",", ":"), "sort_keys": True},
+    ],
+)
+def test_json_that_a_program_wrote_anew(name: str, layout: dict[str, Any]) -> None:
+    """By jq -c, or Python with its keys sorted: "Path" then stands behind the results."""
+    text = text_of(name)
+    anew = json.dumps(json.loads(text), **layout)
+    assert ior.is_json(anew)
+    found, expected = ior.parse(anew, "x"), ior.parse(text, "x")
+    assert [run.failure for run in found] == [""] * len(expected)
+    for run, one in zip(found, expected, strict=True):
+        assert run.facts == one.facts
+        assert repr(replace(run, facts={})) == repr(replace(one, facts={}))
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9, 0.99])
+def test_json_in_one_line_that_is_cut_is_no_good_run(share: float) -> None:
+    anew = json.dumps(json.loads(text_of("ior-4.1-wearout.json")), separators=(",", ":"))
+    try:
+        runs = ior.parse(anew[: int(share * len(anew))], "x")
+    except ParseError:
+        return
+    assert all(run.failure for run in runs)
 
 
 def test_several_outputs_in_one_text() -> None:

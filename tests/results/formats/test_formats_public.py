@@ -72,6 +72,28 @@ def test_what_stands_before_every_line_is_left_out(name: str, prefix: str) -> No
     assert repr(parse(after, "x")) == repr(parse(before, "x"))
 
 
+STAMPS = (
+    "2026-11-27T10:00:{:02}.123456789Z ",
+    "2026-11-27 10:00:{:02},123 ",
+    "2026-11-27T10:00:{:02}.1Z stdout F ",
+    "Nov 27 10:00:{:02} ",
+    "Nov  7 10:00:{:02} node1 bash[1234]: ",
+    "[10:00:{:02}] ",
+    "10:00:{:02}.5 0: ",
+)
+
+
+@pytest.mark.parametrize("stamp", STAMPS)
+@pytest.mark.parametrize("name", PLAIN)
+def test_when_every_line_was_printed_is_left_out(name: str, stamp: str) -> None:
+    """By ts, kubectl logs, a container's log, syslog, and srun below it."""
+    path, parse = PLAIN[name]
+    plain = path.read_text().splitlines(keepends=True)
+    text = "".join(stamp.format(i % 60) + line for i, line in enumerate(plain))
+    (after,) = unlabelled(text)
+    assert repr(parse(after, "x")) == repr(parse("".join(plain), "x"))
+
+
 def test_colours_are_left_out() -> None:
     plain = text_of("mdtest-plain")
     coloured = "".join(f"\x1b[1;32m{line}\x1b[0m\x1b[K\n" for line in plain.splitlines())
