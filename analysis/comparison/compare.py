@@ -29,7 +29,7 @@ from fsmatrix.analysis.comparison.compared import JudgedPair, judged_cells, vary
 from fsmatrix.analysis.comparison.extension import Record, record_of
 from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.pairs import Pair, WorkPart, pairs_of, without
-from fsmatrix.analysis.comparison.questions import Family, family_of
+from fsmatrix.analysis.comparison.questions import Family, chosen, family_of
 from fsmatrix.analysis.comparison.remarks import remarks
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.rows import Table, table
@@ -74,7 +74,9 @@ def comparisons(
     baseline: str = "",
     options: ComparisonOptions = DEFAULTS,
 ) -> tuple[Comparison, ...]:
-    """Every pair of `sides` (levels of `by`; all of them by default), p corrected over all cells.
+    """Every pair of `sides` (levels of `by`; all of them by default).
+
+    p is corrected over all cells of all pairs of the campaign, whichever are asked for.
 
     A pair has a comparison of its own for each engine, and for data and metadata, so that no mean
     mixes them; by default each phase is compared in its own metric (`units.own_metric`).
@@ -95,7 +97,9 @@ def comparisons(
     pairs = pairs_of(of, sides, baseline, free, options)
     record = record_of(ds)
     rising = metric == OWN or metric_of(ds, metric).more_is_better
-    family = family_of(of, pairs, record, rising, options)
+
+    asked = _Asked(metric, sides, baseline, free, options, record, rising)
+    family, apart = _family(asked, of, pairs)
     look = _Look(of, metric, options, free, record, family)
     result, first = [], 0
     for pair in pairs:
@@ -104,7 +108,61 @@ def comparisons(
     if not sides:
         lost = tuple(f"{text}." for text in without(of))
         result[0] = replace(result[0], remarks=result[0].remarks + lost)
+    if apart:
+        result[0] = replace(result[0], remarks=(*result[0].remarks, apart))
     return tuple(result)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a comparison is asked for, as `comparisons` is."""
+
+    metric: str
+    sides: Sequence[str]
+    baseline: str
+    free: Sequence[str]  # GUARDED names that may differ
+    options: ComparisonOptions
+    record: Record
+    rising: bool  # more is better
+
+    def judged(self, of: Table, pairs: Sequence[Pair]) -> Family:
+        """The verdicts on these pairs together."""
+        return family_of(of, pairs, self.record, self.rising, self.options)
+
+
+def _family(asked: _Asked, of: Table, pairs: Sequence[Pair]) -> tuple[Family, str]:
+    """(the verdicts on these pairs, "" or why they are corrected over themselves alone).
+
+    All pairs and cells of a campaign (all pairs with a baseline) are one family: what is displayed
+    of it changes no verdict.
+    """
+    every = [str(of.sides.levels[code]) for code in np.unique(of.sides.codes)]
+    named = asked.sides or every
+    if not asked.options.where and set(named) == set(every):
+        return asked.judged(of, pairs), ""
+    try:
+        whole = table(of.ds, asked.metric, of.by, None, asked.sides)
+        levels = [str(whole.sides.levels[code]) for code in np.unique(whole.sides.codes)]
+        order = [*asked.sides, *(name for name in levels if name not in asked.sides)]
+        if [name for name in levels if name in asked.sides] == [*asked.sides]:
+            order = levels
+        all_pairs = pairs_of(whole, order, asked.baseline, asked.free, asked.options)
+    except ValueError as error:
+        return asked.judged(of, pairs), f"Corrected over these cells alone, since of all {error}."
+    places = {key: column for column, key in enumerate(_cells(whole, all_pairs))}
+    columns = [places.get(key, -1) for key in _cells(of, pairs)]
+    if -1 in columns:
+        return asked.judged(of, pairs), "Corrected over these cells alone: others mix their runs."
+    return chosen(asked.judged(whole, all_pairs), columns), ""
+
+
+def _cells(of: Table, pairs: Sequence[Pair]) -> list[tuple[bytes, bytes]]:
+    """What identifies each cell of each pair: the rows of the campaign on both sides."""
+    return [
+        (np.sort(of.index[match.a]).tobytes(), np.sort(of.index[match.b]).tobytes())
+        for pair in pairs
+        for match in pair.cells.matches
+    ]
 
 
 @dataclass(frozen=True)
@@ -149,6 +207,13 @@ def _of_part(look: _Look, judged: _JudgedPair, part: WorkPart) -> Comparison:
     varying = varying_names([match.levels for match in matches])
     ratios = [pair.ratios[i][0] for i in places]
     mean, missing = whole_mean(of, matches, pair.blocks, ratios, 1 - options.alpha)
+    questions = tuple(q for q in family.questions if set(q.columns) <= set(columns))
+    if (
+        family.differences is not None
+        and len(places) > 1
+        and not any(not q.named for q in questions)
+    ):
+        mean, missing = None, "over just these cells nothing was tested"
     alone = pair.cells.alone if part == next(iter(pair.parts)) else ()
     cells = replace(pair.cells, matches=matches, alone=alone)
     differences = None if family.differences is None else family.differences[:, columns]
@@ -168,13 +233,13 @@ def _of_part(look: _Look, judged: _JudgedPair, part: WorkPart) -> Comparison:
         alpha=options.alpha,
         record=look.record,
         correction=family.correction,
-        family=family.verdicts[0].cells,
+        family=family.cells,
         part=part.words(list(pair.parts)),
         varying=tuple(varying),
         cells=judged_cells(of, cells, pair.sides, varying, judged_pairs),
         mean=mean,
         mean_missing=missing,
-        questions=tuple(q for q in family.questions if set(q.columns) <= set(columns)),
+        questions=questions,
         differences=differences,
         effects=factor_effects(of, matches, pair.sides, varying),
         spreads=spreads_of(

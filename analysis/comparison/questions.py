@@ -1,21 +1,21 @@
 """The questions of a comparison in their order: all cells together, each pattern, each cell.
 
 What holds over several cells is asked of the geometric mean of their ratios as they are shown
-(`estimates/means.py`).  All cells together is the first question, of all pairs one family; the
-patterns and their cells of all pairs are a second one, so that a claim about a pattern is corrected
-for all cells too.  A claim needs two tests: max-T on the blocks' means, which occasional slow runs
-of one target move, and the mean of the medians, which they do not, by Holm over its family.  No
-question needs the one above it: two targets may differ in every pattern and not over all of them.
+(`estimates/means.py`).  All questions about all pairs are one family, so that everything that is
+said of a campaign is corrected for everything else.  A claim about several cells needs two tests:
+max-T on the blocks' means, which occasional slow runs of one target move, and the mean of the
+medians, which they do not, by Holm.  No question needs the one above it: two targets may differ in
+every pattern and not over all of them.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from fsmatrix.analysis.comparison.cells import Match
 from fsmatrix.analysis.comparison.extension import Record
@@ -104,19 +104,11 @@ def together(
     """(the cells' p, p of `every` question), by max-T on the blocks' means."""
     means = np.array([differences[:, list(question.columns)].mean(axis=1) for question in every])
     means = means.reshape(len(every), len(differences)).T
-    first = _whole(every)
-    patterns, cells = means[:, ~first], differences.shape[1]
-    groups = np.repeat([0, 1], [cells, patterns.shape[1]])
-    every_test = looks.max_t(np.hstack([differences, patterns]), last, turns, alpha, groups)
-    p = np.empty(len(every))
-    p[first] = looks.max_t(means[:, first], last, turns, alpha).p
-    p[~first] = every_test.p[cells:]
-    return Together(every_test.p[:cells], every_test.share, differences), p
-
-
-def _whole(every: Sequence[Subject]) -> npt.NDArray[np.bool_]:
-    """Which of them are about all cells, shape [question]."""
-    return np.array([not question.named for question in every], dtype=bool)
+    cells = differences.shape[1]
+    # means of more cells have less variance: only like ones have it in common
+    groups = np.repeat([0, 1], [cells, len(every)])
+    tested = looks.max_t(np.hstack([differences, means]), last, turns, alpha, groups)
+    return Together(tested.p[:cells], tested.share, differences), tested.p[cells:]
 
 
 def answers(
@@ -134,9 +126,7 @@ def answers(
     """
     ratios = [geometric_mean((differences[:, [*q.columns]],), interval).mean for q in every]
     equal = correct([ratio.p_equal(x) for ratio in ratios])
-    p, whole = np.array([ratio.p for ratio in ratios]), _whole(every)
-    for family in (whole, ~whole):
-        p[family] = np.fmax(of_means[family], correct(p[family]))
+    p = np.fmax(of_means, correct([ratio.p for ratio in ratios]))
     return [
         Question(
             question.named,
@@ -158,26 +148,57 @@ class Family:
     differences: Floats | None = None  # log ratios [block, cell]; None: not by max-T
     questions: Sequence[Question] = ()
 
+    @property
+    def cells(self) -> int:
+        """Those over which p is corrected."""
+        tested = sum(not math.isnan(verdict.raw_p) for verdict in self.verdicts)
+        return max(tested, 1) if self.correction != "none" else 1
+
+
+def chosen(family: Family, columns: Sequence[int]) -> Family:
+    """What a family says of some of its cells, in the order of `columns`.
+
+    Of the questions those whose cells are all among them.
+    """
+    place = {column: number for number, column in enumerate(columns)}
+    shown = [q for q in family.questions if set(q.columns) <= set(place)]
+    return Family(
+        family.correction,
+        [family.verdicts[column] for column in columns],
+        None if family.differences is None else family.differences[:, [*columns]],
+        [replace(q, columns=tuple(place[column] for column in q.columns)) for q in shown],
+    )
+
 
 def family_of(
     of: Table, pairs: Sequence[Pair], record: Record, rising: bool, options: ComparisonOptions
 ) -> Family:
     """All cells of all pairs; `rising`: more is better.
 
-    max-T needs cells whose sides share blocks; Holm takes its place where one does not.
+    max-T needs cells whose sides share blocks.  The others are tested by Holm, and each of the two
+    has the part of alpha that its cells are of all.
     """
     ratios = [ratio for pair in pairs for ratio, *_ in pair.ratios]
     x, alpha = options.tolerance, options.alpha
     level, later = record.level(alpha), record.next_level(alpha)
-    if options.correction != "max-t" or any(r.design != "paired by block" for r in ratios):
+    in_blocks = np.array([r.design == "paired by block" for r in ratios])
+    if options.correction != "max-t" or not in_blocks.any():
         correction = without_blocks(options.correction)
         return Family(correction, verdicts(ratios, x, level, correction, rising, later=later))
     differences, last = differences_of(of, [pair.cells.matches for pair in pairs])
     groups = of_pairs([(pair.cells.matches, pair.parts) for pair in pairs])
-    joint, p = together(differences, last, groups, record.looks, alpha)
+    tested = np.where(in_blocks, differences, np.nan)
+    joint, p = together(tested, last, groups, record.looks, alpha)
+    part = float(in_blocks.mean())
+    of_blocks = Together(joint.p[in_blocks], part * joint.share, tested[:, in_blocks])
+    paired = [r for r, shared in zip(ratios, in_blocks, strict=True) if shared]
+    first = iter(verdicts(paired, x, part * level, "max-t", rising, of_blocks, part * later))
+    apart, rest = [r for r, shared in zip(ratios, in_blocks, strict=True) if not shared], 1 - part
+    held = verdicts(apart, x, rest * level, "holm", rising, later=rest * later) if apart else []
+    second = iter(held)
     return Family(
         "max-t",
-        verdicts(ratios, x, level, "max-t", rising, joint, later),
+        [next(first if shared else second) for shared in in_blocks],
         differences,
-        answers(groups, differences, p, x, level, 1 - alpha, rising),
+        answers(groups, tested, p, x, part * level, 1 - alpha, rising),
     )

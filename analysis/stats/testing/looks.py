@@ -7,7 +7,7 @@ what those before it left, and all together never more than alpha, whatever the 
 dependence (Bonferroni's bound), with no last look that must be planned.  Two thirds, since six
 blocks decide at 2 / 2**6 = 3.1 % or not at all: 3.3 % of 5 % still lets them.
 
-What a look called stays called: later blocks do not take it back by being tested at less.
+What a look called is not lost by being tested at less later; only values can take it back.
 
 A look is a number of blocks that was planned: what a campaign's record holds.
 """

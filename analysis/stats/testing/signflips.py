@@ -20,6 +20,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import scipy
 
 from fsmatrix.analysis.stats.estimates.medians import Floats, Integers
@@ -51,14 +52,32 @@ def max_t(
 
     `differences`: log ratios, shape [block, cell]; NaN: that block lacks the cell.  The smallest p
     is 2 / 2**blocks whatever the number of cells: 6 blocks can decide at 5 %.  `most`: of flips.
+    A cell that has too few blocks to be called at `alpha` is none of those that the others are
+    corrected for; it is corrected for them.
     `groups`, [cell]: only cells of one group have a variance in common (means of cells have less).
     """
     size = np.count_nonzero(~np.isnan(differences), axis=0).astype(np.float64)
+    groups = np.zeros(size.size, dtype=np.int64) if groups is None else groups
+    able = 2.0 ** (1 - size) <= alpha
+    together = _joint(differences, size, size > 1, alpha, most, groups)
+    if able.any() and (able != (size > 1)).any():
+        some = _joint(differences, size, able, alpha, most, groups)
+        together = Together(np.where(able, some.p, together.p), some.share, differences)
+    return together
+
+
+def _joint(
+    differences: Floats,
+    size: Floats,
+    tested: npt.NDArray[np.bool_],
+    alpha: float,
+    most: int,
+    groups: Integers,
+) -> Together:
+    """The test of some of the cells, shape [cell]."""
     p = np.full(differences.shape[1], math.nan)
-    tested = size > 1
     if not tested.any():
         return Together(p, alpha, differences)
-    groups = np.zeros(size.size, dtype=np.int64) if groups is None else groups
     signs = _signs(len(differences), size.size, most)
     extremity = np.empty((len(signs), np.count_nonzero(tested)))
     for group in np.unique(groups[tested]):

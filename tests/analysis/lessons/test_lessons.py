@@ -282,10 +282,10 @@ def test_false_winners_are_rare() -> None:
 
 
 def test_all_cells_together_decide_where_single_cells_do_not() -> None:
-    """A small difference in 4 cells: none of them can be decided, their mean can."""
+    """A small difference in 16 cells: none of them can be decided, their mean can."""
     patterns = ("seq-read", "rand-read", "seq-write", "rand-write")
     slow = {"b": dict.fromkeys(patterns, 2e8), "a": dict.fromkeys(patterns, 2.075e8)}
-    made = lessons(targets(slow, attachments=7, sizes=(4 * KIB,), seed=2))
+    made = lessons(targets(slow, attachments=9, sizes=(4 * KIB, 16 * KIB, 64 * KIB, MIB), seed=3))
     (whole,) = [one for one in made.lessons if one.where == "all cells together"]
     assert (whole.choice, whole.sure) == (("a",), "decided")
     each = [one.choice for one in made.lessons if one.levels and one.question == "backend"]
@@ -293,7 +293,7 @@ def test_all_cells_together_decide_where_single_cells_do_not() -> None:
     ratio = float(whole.answer.split("ratio ")[1].split(",")[0])
     assert ratio == pytest.approx(1.04, rel=0.03)
     assert whole.answer.startswith("a, ")
-    assert " % faster than b in 6 of 7 blocks (ratio 1.0" in whole.answer
+    assert " % faster than b in 8 of 9 blocks (ratio 1.0" in whole.answer
     assert f"over all cells together {whole.answer}" in made.answer
 
 

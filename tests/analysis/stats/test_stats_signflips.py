@@ -104,6 +104,25 @@ def test_missing_blocks_count_for_their_cells_only() -> None:
     assert np.isnan(signflips.equivalent(drawn, 0.05)[3:]).all()
 
 
+def test_a_cell_with_five_blocks_does_not_keep_others_from_being_called() -> None:
+    """Where its blocks agree, one flip in 16 leaves it as it is: the largest of all cells."""
+    drawn = differences(np.random.default_rng(8), 9, 12, 12, math.log(2))
+    drawn[5:, 0] = math.nan
+    p = signflips.max_t(drawn, ALPHA).p
+    assert p[0] == pytest.approx(2 / 2**5)
+    assert (p[1:] <= 2 / 2**8).all()
+
+
+def test_false_claims_stay_rare_where_runs_are_missing() -> None:
+    random = np.random.default_rng(9)
+    campaigns, wrong = 200, 0
+    for _ in range(campaigns):
+        drawn = differences(random, 8, 24, 0, 0.0)
+        drawn[random.random(drawn.shape) < 0.25] = math.nan
+        wrong += bool((signflips.max_t(drawn, ALPHA).p <= ALPHA).any())
+    assert wrong <= stats.binom.ppf(0.999, campaigns, ALPHA)
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("value", [0.0, 1e-300, 0.3, 1e6])
 def test_values_without_any_spread(value: float) -> None:
