@@ -80,12 +80,7 @@ def _answer(standings: Standings) -> str:
 
 def _led(standings: Standings, target: str) -> list[Standing]:
     """Cells in which a target is proven to be ahead, alone or with others."""
-    return [cell for cell in standings.cells if target in _ahead(cell)]
-
-
-def _ahead(cell: Standing) -> tuple[str, ...]:
-    """Who is proven to be ahead: a lead that is likely is none in words."""
-    return cell.leaders if cell.state == "proven" else ()
+    return [cell for cell in standings.cells if target in cell.proven]
 
 
 def _first_of_all(standings: Standings) -> list[str]:
@@ -100,7 +95,7 @@ def _first_of_all(standings: Standings) -> list[str]:
 
 def _with(first: Sequence[str], cells: Sequence[Standing]) -> str:
     """In how many cells they share the lead, and with whom; "" if nowhere."""
-    others = Counter(tuple(n for n in _ahead(cell) if n not in first) for cell in cells)
+    others = Counter(tuple(n for n in cell.proven if n not in first) for cell in cells)
     shared = [
         f"{count} shared with {_joined(names)}" for names, count in others.most_common() if names
     ]
@@ -111,7 +106,7 @@ def _with(first: Sequence[str], cells: Sequence[Standing]) -> str:
 
 
 def _span(cells: Sequence[Standing]) -> str:
-    margins = sorted(cell.margin for cell in cells)
+    margins = sorted(cell.lead(cell.proven) for cell in cells)
     first, last = ahead_by(margins[0]), ahead_by(margins[-1])
     return f"by {first}" if first == last else f"by {first} to {last}"
 
@@ -169,8 +164,8 @@ def _against(standings: Standings) -> str:
     lines = []
     groups: dict[tuple[str, ...], list[Standing]] = {}
     for cell in standings.cells:
-        if _ahead(cell) and not set(first) & set(_ahead(cell)):
-            groups.setdefault(_ahead(cell), []).append(cell)
+        if cell.proven and not set(first) & set(cell.proven):
+            groups.setdefault(cell.proven, []).append(cell)
     for leaders in sorted(groups, key=lambda key: -len(groups[key]))[:MOST_NAMED]:
         cells = groups.pop(leaders)
         lines.append(
@@ -184,7 +179,9 @@ def _against(standings: Standings) -> str:
         lines.append(
             f"no difference larger than {_tolerance(standings)} in {_named(equal, standings)}"
         )
-    chance = [cell for cell in standings.cells if cell.state in ("likely", "unclear")]
+    chance = [
+        cell for cell in standings.cells if cell.state in ("likely", "unclear") and not cell.proven
+    ]
     if chance and (first or len(standings.targets) == 2):  # else the answer has said it
         lines.append(_chance(standings, chance))
     if invalid := [cell for cell in standings.cells if cell.state == "invalid"]:

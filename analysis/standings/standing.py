@@ -81,6 +81,11 @@ def pair(a: str, b: str, cell: Compared) -> Pair:
     return Pair(a, b, cell, "unclear", "")
 
 
+def certain(pair: Pair) -> Pair:
+    """The pair, unclear if it is only likely."""
+    return replace(pair, state="unclear", ahead="") if pair.state == "likely" else pair
+
+
 def weakest(pairs: Sequence[Pair]) -> Pair:
     """What holds of two targets in all of several comparisons (at several levels of one of them).
 

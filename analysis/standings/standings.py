@@ -16,7 +16,15 @@ from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.study import Values, per_attachment
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.standings.standing import Order, Pair, State, ordered, pair, weakest
+from fsmatrix.analysis.standings.standing import (
+    Order,
+    Pair,
+    State,
+    certain,
+    ordered,
+    pair,
+    weakest,
+)
 from fsmatrix.analysis.units import (
     Level,
     Metric,
@@ -41,6 +49,7 @@ class Standing:
     named: str  # they in words
     metric: Metric
     order: Order
+    proof: Order  # what is left of it if all that is only likely is taken for chance
     values: tuple[Values, ...]  # of each target with a value, the best median first
     pairs: tuple[Pair, ...]
     lost: tuple[tuple[str, str], ...]  # target without a valid value, and why
@@ -57,13 +66,24 @@ class Standing:
         return self.order.leaders if self.state in ("proven", "likely") else ()
 
     @property
+    def proven(self) -> tuple[str, ...]:
+        """Who is proven to be ahead of all others; those among them may be likely to differ."""
+        return (
+            self.proof.leaders if self.state != "invalid" and self.proof.state == "proven" else ()
+        )
+
+    @property
     def margin(self) -> float:
         """By how much the leaders are ahead of everybody behind them, at least; NaN without."""
+        return self.lead(self.leaders)
+
+    def lead(self, leaders: Sequence[str]) -> float:
+        """By how much each of these is ahead of every other one, at least; NaN without others."""
         margins = [
             pair.over(first)
-            for first in self.leaders
+            for first in leaders
             for pair in self.pairs
-            if first in (pair.a, pair.b) and pair.other(first) not in self.leaders
+            if first in (pair.a, pair.b) and pair.other(first) not in leaders
         ]
         return min(margins, default=float("nan"))
 
@@ -176,6 +196,7 @@ def _standing(
         named=", ".join(level_words(n, levels[n]) for n in several if levels[n] != ""),
         metric=metric_of(min(metrics), (cell.cell.levels for cell in every)),
         order=ordered(have, pairs),
+        proof=ordered(have, [certain(pair) for pair in pairs]),
         values=tuple(values),
         pairs=tuple(pairs),
         lost=tuple(lost),

@@ -365,3 +365,32 @@ def test_ratios_in_words(ratio: float, short: str, words: str) -> None:
 def test_a_slower_one_in_words() -> None:
     assert faster(0.88) == "12 % slower"
     assert faster(0.04) == "25 times slower"
+
+
+def test_a_lead_that_is_likely_hides_none_that_is_proven() -> None:
+    """xfs may be ahead of ext4; that both are ahead of btrfs is proven, and the answer says so."""
+    patterns = [f"p{k}" for k in range(8)]
+    speeds = {"xfs": 1.09, "ext4": 1.0, "btrfs": 0.5}
+    ds = campaign(
+        {
+            name: {
+                pattern: noisy(speed, 6, 0.06, 10 * k + len(name))
+                for k, pattern in enumerate(patterns)
+            }
+            for name, speed in speeds.items()
+        }
+    )
+    found = of(ds)
+    behind = [one for one in found.cells if set(one.proven) == {"ext4", "xfs"}]
+    assert any(one.state == "likely" and one.leaders == ("xfs",) for one in behind)
+    for one in found.cells:
+        ahead = {
+            pair.ahead
+            for pair in one.pairs
+            if pair.state == "proven" and "btrfs" in (pair.a, pair.b)
+        }
+        assert (ahead == {"ext4", "xfs"}) <= ("btrfs" not in one.proven and bool(one.proven))
+    said = sentences(found, PLAN, "").answer
+    assert said.startswith(
+        f"ext4 and xfs are ahead of btrfs in {len(behind)} of 8 cells (proven)"
+    ) or (len(behind) == 8 and said.startswith("ext4 and xfs are ahead of btrfs in all 8 cells"))
