@@ -71,20 +71,19 @@ def ahead(
 def mean(of: ComparedSides) -> str:
     """The geometric mean over all cells, as who is faster over all of them."""
     start = f"Over all {plural(len(of.cells), 'cell')} (geometric mean) {of.a} is"
-    better, than = of.metric.more_is_better, f" than {of.b}"
+    better = of.metric.more_is_better
     if of.mean is None:
-        by = words.lead(of.mean_ratio, better)
-        than = than.replace(" than ", " as ") if by.startswith("equal") else than
+        by = words.lead(of.mean_ratio, better, of.b)
         return (
-            f"{start} {by}{than} (ratio {brief(of.mean_ratio, 4)}); how sure that is cannot be "
-            f"said: {of.mean_missing}."
+            f"{start} {by} (ratio {brief(of.mean_ratio, 4)}); how sure that is cannot be said: "
+            f"{of.mean_missing}."
         )
     ratio = of.mean.mean
     verdict = {
         "too few": words.not_proven(ratio, "all cells together"),
         "no difference": of.word("no difference"),
     }.get(of.mean_kind, "proven")
-    sentence = f"{start} {words.whole(ratio, better, than)}; {verdict}."
+    sentence = f"{start} {words.whole(ratio, better, of.b)}; {verdict}."
     if of.mean.left_out:
         noun = words.unit(ratio).removesuffix("s")
         sentence += f" Left out: {plural(of.mean.left_out, noun)} without all cells."

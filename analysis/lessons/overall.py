@@ -100,7 +100,7 @@ def _first(best: str, comparisons: Sequence[Comparison]) -> str:
         if best in (comparison.a, comparison.b) and comparison.mean is not None:
             mean = comparison.mean.mean if best == comparison.a else inverted(comparison.mean.mean)
             other = comparison.b if best == comparison.a else comparison.a
-            sentences.append(whole(mean, comparison.metric.more_is_better, f" than {other}"))
+            sentences.append(whole(mean, comparison.metric.more_is_better, other))
     return f"{best}, {'; '.join(sentences)}"
 
 
@@ -111,7 +111,7 @@ def _sentence(comparison: Comparison, kind: Kind) -> str:
     a, b = comparison.a, comparison.b
     if (mean.ratio < 1) == better:
         a, b, mean = b, a, inverted(mean)
-    sentence = f"{a} is {whole(mean, better, f' than {b}')}"
+    sentence = f"{a} is {whole(mean, better, b)}"
     if kind == "no difference":
         return f"{sentence}: {comparison.word(kind)}"
     return (

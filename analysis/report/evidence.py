@@ -12,8 +12,9 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.data.study import Values
 from fsmatrix.analysis.report.matrix import Box
 from fsmatrix.analysis.report.shades import OTHER
-from fsmatrix.analysis.standings.standing import Pair, as_or_than, faster
+from fsmatrix.analysis.standings.standing import Pair
 from fsmatrix.analysis.standings.standings import Standing
+from fsmatrix.analysis.stats.words import lead
 from fsmatrix.analysis.units import Unit, brief
 
 WIDE, ROW, TOP, LABEL = 360, 24, 6, 96  # of the drawing, in its own units
@@ -66,7 +67,7 @@ def pair_says(seen: tuple[Pair, str]) -> str:
     """ "xfs is 25 times as fast as btrfs (95 % sure: 20 to 31), in all 6 blocks: proven"."""
     pair, first = seen
     ratio, interval = pair.over(first), pair.cell.ratio
-    sentence = f"{first} is {faster(ratio)} {as_or_than(ratio)} {pair.other(first)}"
+    sentence = f"{first} is {lead(ratio, True, pair.other(first))}"
     low, high = pair.span(first)
     if interval.kind == "interval":
         sentence += f" (95 % sure: {brief(low)} to {brief(high)} times)"

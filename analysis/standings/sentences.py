@@ -14,8 +14,9 @@ from typing import Any
 from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.standings.advice import advice, fewest
-from fsmatrix.analysis.standings.standing import Pair, ahead_by, as_or_than, faster
+from fsmatrix.analysis.standings.standing import Pair, ahead_by
 from fsmatrix.analysis.standings.standings import Standing, Standings, level_words
+from fsmatrix.analysis.stats.words import lead
 from fsmatrix.analysis.units import brief
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.units import plural
@@ -153,7 +154,7 @@ def _means(comparisons: Sequence[Any], best: str) -> list[str]:
                 ends = (1 / ratio.ratio, 1 / ratio.high, 1 / ratio.low)
             other = comparison.b if best == comparison.a else comparison.a
             lines.append(
-                f"{faster(ends[0])} {as_or_than(ends[0])} {other} (95 % sure: {brief(ends[1])} "
+                f"{lead(ends[0], True, other)} (95 % sure: {brief(ends[1])} "
                 f"to {brief(ends[2])} times)"
             )
     return lines
@@ -258,7 +259,7 @@ def _end(target: str, pairs: Sequence[tuple[Standing, Pair]], ahead: bool) -> st
         if (pair.ahead == target) == ahead:
             ratio = pair.over(target)
             start = f"{cell.named}: " if cell.named else ""
-            return f"{start}{faster(ratio)} {as_or_than(ratio)} {pair.other(target)}"
+            return f"{start}{lead(ratio, True, pair.other(target))}"
     return ""
 
 

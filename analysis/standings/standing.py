@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fsmatrix.analysis.comparison.compared import Compared
+from fsmatrix.analysis.stats.words import TIMES
 
 State = Literal["proven", "likely", "equal", "unclear", "invalid"]
 MEANING: dict[State, str] = {
@@ -28,7 +29,6 @@ MARKS: dict[State, str] = {
     "unclear": "?",
     "invalid": "×",
 }
-TWICE = 1.95  # from here on, rounded 2.0, a ratio is said as times; below as percent
 
 
 @dataclass(frozen=True)
@@ -147,23 +147,7 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
 
 def ahead_by(ratio: float) -> str:
     """A ratio above 1 in the fewest characters: "+14 %", "×25"."""
-    if ratio < TWICE:
+    if ratio < TIMES:
         percent = 100 * (ratio - 1)
         return f"+{percent:.0f} %" if percent >= 1 else f"+{percent:.1f} %"
     return f"×{ratio:.1f}" if ratio < 10 else f"×{ratio:,.0f}".replace(",", "\u202f")
-
-
-def faster(ratio: float) -> str:
-    """A ratio in words: "25 times as fast", "14 % faster", "12 % slower"."""
-    if ratio >= TWICE:
-        return f"{ahead_by(ratio).removeprefix('×')} times as fast"
-    if ratio <= 1 / TWICE:
-        return f"{ahead_by(1 / ratio).removeprefix('×')} times slower"
-    percent = 100 * abs(ratio - 1)
-    shown = f"{percent:.0f} %" if percent >= 1 else f"{percent:.1f} %"
-    return f"{shown} {'faster' if ratio >= 1 else 'slower'}"
-
-
-def as_or_than(ratio: float) -> str:
-    """What follows on the words of `faster`: "as" or "than"."""
-    return "as" if ratio >= TWICE else "than"

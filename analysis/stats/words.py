@@ -11,20 +11,25 @@ from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.units import brief
 
-TIMES = 2.0  # a ratio from here on is said as times, below it in per cent
+TIMES = 1.95  # a ratio from here on, rounded 2.0, is said as times, below it in per cent
 NONE = 0.0005  # a share that is said as none
 CHANCE = "may be chance"
 
 
-def lead(ratio: float, more_is_faster: bool = True) -> str:
-    """By how much a is ahead of b, or behind: "20 times faster", "7 % slower", "30 % lower"."""
+def lead(ratio: float, more_is_faster: bool = True, other: str = "") -> str:
+    """By how much a is ahead of b, or behind: "20 times as fast", "1/20 as fast", "7 % slower".
+
+    Of what is no speed: "20 times as high", "7 % lower".  `other`: b, if it is to be named.
+    """
+    as_, than = (f" as {other}", f" than {other}") if other else ("", "")
     if abs(ratio - 1) < NONE:
-        return "equally fast" if more_is_faster else "equal"
-    up, down = ("faster", "slower") if more_is_faster else ("higher", "lower")
-    word = up if ratio > 1 else down
+        equal = "equally fast" if more_is_faster else "equal"
+        return f"{'as fast' if more_is_faster else 'as high'}{as_}" if other else equal
     if max(ratio, 1 / ratio) >= TIMES:
-        return f"{brief(max(ratio, 1 / ratio))} times {word}"
-    return f"{_percent(ratio)} % {word}"
+        count = f"{brief(ratio)} times" if ratio > 1 else f"1/{brief(1 / ratio)}"
+        return f"{count} as {'fast' if more_is_faster else 'high'}{as_}"
+    up, down = ("faster", "slower") if more_is_faster else ("higher", "lower")
+    return f"{_percent(ratio)} % {up if ratio > 1 else down}{than}"
 
 
 def span(low: float, high: float) -> str:
@@ -107,17 +112,15 @@ def sure(ratio: Ratio) -> str:
     return f"{share} % sure: {brief(ratio.low)} to {brief(ratio.high)}"
 
 
-def whole(estimate: Ratio, more_is_faster: bool = True, than: str = "") -> str:
+def whole(estimate: Ratio, more_is_faster: bool = True, other: str = "") -> str:
     """By how much, how often, how sure: "7 % faster in 5 of 6 blocks (ratio 1.07, 95 % ...)".
 
-    `than`: against what, in words, such as " than xfs".
+    `other`: what it is held against, if that is to be named.
     """
-    by = lead(estimate.ratio, more_is_faster)
-    if by.startswith("equal"):
-        than = than.replace(" than ", " as ")
+    by = lead(estimate.ratio, more_is_faster, other)
     ratio = [] if estimate.ratio >= TIMES else [f"ratio {brief(estimate.ratio)}"]
     beside = ", ".join([*ratio, *([text] if (text := sure(estimate)) else [])])
-    return f"{by}{than}{how_often(estimate)}" + (f" ({beside})" if beside else "")
+    return f"{by}{how_often(estimate)}" + (f" ({beside})" if beside else "")
 
 
 def not_proven(ratio: Ratio, what: str) -> str:

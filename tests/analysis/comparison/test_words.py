@@ -137,13 +137,20 @@ def test_what_all_comparisons_share_is_said_once(
 
 @pytest.mark.parametrize(
     ("ratio", "rates", "times"),
-    [(100.0, "100 times faster", "100 times higher"), (1.07, "7 % faster", "7 % higher"),
-     (0.93, "7 % slower", "7 % lower"), (0.05, "20 times slower", "20 times lower"),
+    [(100.0, "100 times as fast", "100 times as high"), (1.07, "7 % faster", "7 % higher"),
+     (0.93, "7 % slower", "7 % lower"), (0.05, "1/20 as fast", "1/20 as high"),
      (1.0002, "equally fast", "equal"), (0.996, "0.4 % slower", "0.4 % lower")],
 )  # fmt: skip
 def test_by_how_much_one_is_ahead(ratio: float, rates: str, times: str) -> None:
     assert words.lead(ratio) == rates
     assert words.lead(ratio, more_is_faster=False) == times
+
+
+def test_by_how_much_one_is_ahead_of_another() -> None:
+    assert words.lead(100.0, other="xfs") == "100 times as fast as xfs"
+    assert words.lead(0.05, other="xfs") == "1/20 as fast as xfs"
+    assert words.lead(0.93, other="xfs") == "7 % slower than xfs"
+    assert words.lead(1.0, other="xfs") == "as fast as xfs"
 
 
 def test_a_span_of_ratios_is_per_cent_or_times() -> None:

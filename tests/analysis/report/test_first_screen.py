@@ -150,7 +150,7 @@ def test_the_evidence_has_every_value_and_every_pair() -> None:
     assert str(opened.drawing).count("<circle") == 24
     assert len(opened.pairs) == 3
     assert re.fullmatch(
-        r"a is 2\.0 times as fast as [bc] \(95 % sure: [\d.]+ to [\d.]+ times\), ahead in all 8 "
+        r"a is [\d.]+ times as fast as [bc] \(95 % sure: [\d.]+ to [\d.]+ times\), ahead in all 8 "
         r"blocks: proven",
         opened.pairs[0],
     )
