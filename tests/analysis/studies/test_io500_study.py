@@ -271,5 +271,6 @@ def test_it_is_always_said_that_it_describes_only(tmp_path: Path) -> None:
     found = study(tmp_path)
     assert found.says[0].startswith("Different hardware: descriptive only.")
     assert found.to_dict()["caveat"] == found.says[0]
+    assert found.pages == 2  # of one submission there is no correlation to draw
     assert found.submissions[0].score == Score(*map(pytest.approx, scores(values())))
     assert set(found.submissions[0].values) == set(PHASES)

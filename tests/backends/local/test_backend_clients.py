@@ -98,6 +98,7 @@ def test_tools_are_asked_and_their_failures_recorded(
     facts = clients.client_facts(lustre, "/lustre/scratch/x", mounts()["/lustre/scratch"])
     assert facts["network_filesystem"] == "lustre"
     assert facts["striping"] == "args: getstripe -d /lustre/scratch/x"
+    assert "mountstats" not in facts  # NFS's
     assert "failed (3): broken" in facts["targets"]["error"]
     facts = clients.client_facts(gpfs, "/gpfs/work/x", mounts()["/gpfs/work"])
     assert "did not end within 0.5 s" in facts["attributes"]["error"]

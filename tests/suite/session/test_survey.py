@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +14,7 @@ from fsmatrix.results.case import Geometry
 from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.suite.run.environment import world_of
 from fsmatrix.suite.session.comm import SoloComm
+from fsmatrix.suite.session.node import cpu_times
 from fsmatrix.suite.session.survey import disagreements, own_place, plain_name, survey
 
 
@@ -144,3 +147,12 @@ def test_oversubscription_is_counted_on_each_kernel() -> None:
     assert world_of(Geometry(2, 2, 2), ranks).oversubscribed
     ranks[1] = replace(ranks[1], cpus=(0,))
     assert world_of(Geometry(2, 2), ranks).oversubscribed, "two ranks share one CPU"
+
+
+def test_time_of_niced_programs_is_time_of_users() -> None:
+    program = "import os, time\nos.nice(5)\nwhile time.process_time() < 0.5: pass"
+    before = cpu_times()
+    subprocess.run([sys.executable, "-c", program], check=True)
+    after = cpu_times()
+    assert after["cpu_user"] - before["cpu_user"] > 0.3
+    assert after["cpu_busy"] - before["cpu_busy"] >= after["cpu_user"] - before["cpu_user"] - 0.02

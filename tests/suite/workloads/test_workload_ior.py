@@ -306,6 +306,7 @@ def test_what_an_engine_cannot_do(
 
 def test_what_can_be_done_is_not_refused() -> None:
     assert workload(stonewall=5).unsupported(case_of("warm"), "path", engine_of()) == ""
+    assert workload(direct=True).unsupported(case_of("bypass"), "path", engine_of()) == ""
     # 3.3.0 does not tell its APIs: ior itself will say
     assert workload(api="MPIIO").unsupported(case_of(), "path", engine_of("3.3.0")) == ""
     assert workload().unsupported(case_of("bypass"), "path", engine_of("3.2.1")) == ""

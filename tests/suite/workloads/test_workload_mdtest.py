@@ -181,6 +181,8 @@ def test_later_invocations_know_where_the_stonewall_was() -> None:
         assert "-x {path}/stonewall" in words(step)
     (together,) = steps(workload(**SPLIT), "warm")
     assert "-x" not in words(together).split()
+    once = workload(stonewall=1, files_only=True, phases=["create", "stat"])
+    assert all("-x" not in words(step).split() for step in steps(once, "warm"))
     again = workload(stonewall=1, files_only=True, iterations=2, phases=["create", "stat"])
     for step in steps(again, "warm", DFS):  # mdtest opens it with the C library
         assert "-x {beside}" in words(step)
