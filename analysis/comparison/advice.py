@@ -63,8 +63,12 @@ def tested(of: ComparedSides) -> str:
         )
     if of.correction != "max-t":
         return ""
-    sure = sum(verdict.median_differs for verdict in called)
+    possible = [v for v in called if tests.fewest(v.cells, v.alpha) <= min(v.interval.units)]
+    sentence = "A called cell differs in its typical ratio"
+    if not possible:
+        return f"{sentence}; that its medians differ, whatever shape they have, takes more blocks."
+    sure = sum(verdict.median_differs for verdict in possible)
     return (
-        "A called cell differs in its typical ratio; that its medians differ, whatever shape "
-        f"the values have, is proven in {sure} of {len(called)}."
+        f"{sentence}; that its medians differ, whatever shape the values have, is proven in {sure} "
+        f"of {len(called)}."
     )

@@ -8,6 +8,7 @@ cells, a geometric mean of ratios and never a mean of rates.  The statistics are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -28,7 +29,7 @@ from fsmatrix.analysis.comparison.checks import (
 from fsmatrix.analysis.comparison.compared import JudgedPair, judged_cells, varying_names
 from fsmatrix.analysis.comparison.extension import Record, record_of
 from fsmatrix.analysis.comparison.options import ComparisonOptions
-from fsmatrix.analysis.comparison.pairs import Pair, WorkPart, pairs_of, without
+from fsmatrix.analysis.comparison.pairs import MOST_PAIRS, Pair, WorkPart, pairs_of, without
 from fsmatrix.analysis.comparison.questions import Family, chosen, family_of
 from fsmatrix.analysis.comparison.remarks import remarks
 from fsmatrix.analysis.comparison.result import Comparison
@@ -146,9 +147,12 @@ def _family(asked: _Asked, of: Table, pairs: Sequence[Pair]) -> tuple[Family, st
         order = [*asked.sides, *(name for name in levels if name not in asked.sides)]
         if [name for name in levels if name in asked.sides] == [*asked.sides]:
             order = levels
+        if not asked.baseline and math.comb(len(order), 2) > MOST_PAIRS:
+            raise ValueError(f"{math.comb(len(order), 2)} pairs would be too many")
         all_pairs = pairs_of(whole, order, asked.baseline, asked.free, asked.options)
     except ValueError as error:
-        return asked.judged(of, pairs), f"Corrected over these cells alone, since of all {error}."
+        alone = f"Corrected over these cells alone; over the whole campaign it cannot be: {error}."
+        return asked.judged(of, pairs), alone
     places = {key: column for column, key in enumerate(_cells(whole, all_pairs))}
     columns = [places.get(key, -1) for key in _cells(of, pairs)]
     if -1 in columns:

@@ -56,6 +56,12 @@ def entries(ds: xr.Dataset) -> int:
     )
 
 
+def test_two_of_many_targets_are_corrected_over_themselves(pairs: Counter[str]) -> None:
+    found = comparing.compare(campaign(40), "t000", "t001")
+    assert pairs["pairs"] == 1
+    assert any("780 pairs would be too many" in remark for remark in found.remarks)
+
+
 def test_few_targets_are_compared_in_pairs(pairs: Counter[str]) -> None:
     lessons(campaign(4))
     assert pairs["pairs"] == 6
