@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 import typer
+import typer.core
 
 import fsmatrix
 from fsmatrix.cli import terminal
@@ -16,52 +17,97 @@ from fsmatrix.cli.testbeds import testbed
 from fsmatrix.cli.traces import trace
 from fsmatrix.cli.waiting import waiting
 
+
+class _Commands(typer.core.TyperGroup):
+    """All commands; the options of completion, which are used once, are not in the help."""
+
+    def get_params(self, ctx: typer.Context) -> list[typer.core.TyperOption]:  # type: ignore[override]
+        params = super().get_params(ctx)
+        for param in params:
+            if param.name in ("install_completion", "show_completion"):
+                param.hidden = True  # type: ignore[attr-defined]
+        return params  # type: ignore[return-value]
+
+
 app = typer.Typer(
     name="fsmatrix",
+    cls=_Commands,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     help="Compares file systems: plans, runs and reports benchmark campaigns.\n\n"
     "Start with: [bold]fsmatrix check[/], then [bold]fsmatrix run quickstart -o out[/].",
 )
-# the panels of `fsmatrix --help`, in this order
-COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
+Command = Callable[..., None]
+# the panels of `fsmatrix --help`, in this order, and a line for each command
+COMMANDS: dict[str, dict[str, tuple[Command, str]]] = {
     "Plan and run": {
-        "check": check.check, "init": init.init, "jobs": jobs.jobs, "plan": plan.plan,
-        "run": run.run,
+        "check": (check.check, "What works here, and why other things do not"),
+        "init": (init.init, "Write a campaign of your own, with comments"),
+        "jobs": (jobs.jobs, "List the ready-made campaigns, or print one"),
+        "plan": (plan.plan, "Check a campaign; its matrix, order, time and space"),
+        "run": (run.run, "Run a campaign, merge its runs and write the report"),
     },
     "Cluster": {
-        "submit": submit.submit, "status": status.status, "cancel": status.cancel,
+        "submit": (submit.submit, "Queue a campaign as batch jobs, up to the report"),
+        "status": (status.status, "Jobs and runs of a submitted campaign, and its end"),
+        "cancel": (status.cancel, "Cancel its jobs; stored runs stay"),
     },
     "Results": {
-        "show": show.show, "findings": findings.findings, "report": report.report,
-        "logs": one_run.logs, "collect": collect.collect, "import": import_.import_,
-        "bundle": bundle.bundle,
+        "show": (show.show, "Who is ahead in each cell, and what failed"),
+        "findings": (findings.findings, "What the audits found"),
+        "report": (report.report, "Write the report; figures and tables for papers"),
+        "logs": (one_run.logs, "What the programs of a run or a job printed"),
+        "collect": (collect.collect, "Merge all runs of a directory into one file"),
+        "import": (import_.import_, "Outputs of IOR, mdtest, fio, dbench, IO500, elbencho"),
+        "bundle": (bundle.bundle, "Pack campaign, results and versions into an archive"),
     },
     "Questions": {
-        "compare": compare.compare, "fairness": questions.fairness, "lessons": lessons.lessons,
-        "history": history.history, "effects": questions.effects,
-        "scalability": studies.scalability,
-        "bottleneck": studies.bottleneck, "curves": questions.curves,
-        "speedup": questions.speedup, "models": studies.models, "predict": questions.predict,
-        "correlation": studies.correlation, "variability": studies.variability,
-        "tails": studies.tails, "repetitions": studies.repetitions,
+        "compare": (compare.compare, "Targets, levels of a factor, or campaigns, by cell"),
+        "lessons": (lessons.lessons, "Which target suits which pattern, best chunk sizes"),
+        "fairness": (questions.fairness, "Are the targets compared fairly?"),
+        "history": (history.history, "Medians over campaigns, and where they jump"),
+        "claims": (claims.claims, "Which claims of a study hold on a campaign"),
     },
-    "Studies": {
-        "claims": claims.claims, "bars": studies.bars, "traffic": questions.traffic,
-        "cpu": questions.cpu, "adapters": questions.adapters, "lhcb": questions.lhcb,
-    },
+}
+# asked more rarely: `fsmatrix ask effects out`, or `fsmatrix effects out` as before
+RARER: dict[str, Command] = {
+    "effects": questions.effects, "scalability": studies.scalability,
+    "bottleneck": studies.bottleneck, "curves": questions.curves,
+    "speedup": questions.speedup, "models": studies.models, "predict": questions.predict,
+    "correlation": studies.correlation, "variability": studies.variability,
+    "tails": studies.tails, "repetitions": studies.repetitions,
+    "bars": studies.bars, "traffic": questions.traffic, "cpu": questions.cpu,
+    "adapters": questions.adapters, "lhcb": questions.lhcb,
 }  # fmt: skip
 # they read whole campaigns and have no progress of their own, as import has
-WAITED_FOR = {name for panel in ("Results", "Questions", "Studies") for name in COMMANDS[panel]} - {
-    "import"
-} | {"study"}
+WAITED_FOR = {*COMMANDS["Results"], *COMMANDS["Questions"], *RARER, "study"} - {"import"}
+ask = typer.Typer(no_args_is_help=True, help="More questions, such as effects, tails, scalability.")
 for _panel, _commands in COMMANDS.items():
-    for _name, _command in _commands.items():
-        app.command(_name, rich_help_panel=_panel)(_command)
-app.add_typer(study.app, name="study", rich_help_panel="Studies")
-app.add_typer(trace.app, name="trace", rich_help_panel="Plan and run")
-app.add_typer(testbed.app, name="testbed", rich_help_panel="Cluster")
+    for _name, (_command, _line) in _commands.items():
+        app.command(_name, rich_help_panel=_panel, short_help=_line)(_command)
+for _name, _command in RARER.items():
+    ask.command(_name)(_command)
+    app.command(_name, rich_help_panel="Questions", hidden=True)(_command)
+app.add_typer(
+    study.app,
+    name="study",
+    rich_help_panel="Questions",
+    short_help="Collections of other people's results, and yours beside",
+)
+app.add_typer(ask, name="ask", rich_help_panel="Questions")
+app.add_typer(
+    trace.app,
+    name="trace",
+    rich_help_panel="Plan and run",
+    short_help="What programs do to files: capture, import, examine",
+)
+app.add_typer(
+    testbed.app,
+    name="testbed",
+    rich_help_panel="Cluster",
+    short_help="A real Ceph, DAOS or Slurm on this machine (root)",
+)
 
 
 def _version(wanted: bool) -> None:
@@ -78,6 +124,12 @@ def _options(
     ] = False,
 ) -> None:
     del version
+    _wait(context)
+
+
+@ask.callback()
+def _wait(context: typer.Context) -> None:
+    """Say what is waited for, if the command says nothing itself."""
     name = context.invoked_subcommand or ""
     if name in WAITED_FOR:
         context.with_resource(waiting(f"{name}: reading"))

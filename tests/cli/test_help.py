@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import typer.main
+from typer.testing import CliRunner
 
-from fsmatrix.cli.app import app
+from fsmatrix.cli.app import RARER, app
 
 PROGRAM: Any = typer.main.get_command(app)
-PANELS = ("Plan and run", "Cluster", "Results", "Questions", "Studies")
+PANELS = ("Plan and run", "Cluster", "Results", "Questions")
+MOST_LINES = 45
 
 
 def commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -40,3 +42,24 @@ def test_every_command_stands_in_a_panel(name: str) -> None:
 
 def test_every_panel_is_used() -> None:
     assert {command.rich_help_panel for command in PROGRAM.commands.values()} == {*PANELS}
+
+
+def test_the_first_screen_fits_and_each_command_has_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = CliRunner().invoke(app, ["--help"]).stdout.splitlines()
+    assert len(lines) <= MOST_LINES
+    shown = {name for name, command in PROGRAM.commands.items() if not command.hidden}
+    assert shown == {
+        line.split()[1] for line in lines if line.startswith("│ ") and "--" not in line
+    }
+
+
+def test_rarer_questions_are_asked_by_either_name() -> None:
+    assert set(PROGRAM.commands["ask"].commands) == set(RARER)
+    assert all(PROGRAM.commands[name].hidden for name in RARER)
+    for name in RARER:
+        both = [CliRunner().invoke(app, [*words, name, "--help"]) for words in ((), ("ask",))]
+        assert [one.exit_code for one in both] == [0, 0]
+        assert both[1].stdout.replace(f"ask {name}", name).split() == both[0].stdout.split()
