@@ -46,7 +46,7 @@ def patterns(of: ComparedSides) -> list[str]:
     sentences = []
     for question in of.questions:
         word = {"faster": "proven", "slower": "proven"}.get(question.kind, of.word(question.kind))
-        if question.named:
+        if question.named and question.kind != "no data":
             sentences.append(f"{question.named} {words.whole(question.ratio, better)}, {word}")
     return [f"By pattern {of.a} is, against {of.b}: {'; '.join(sentences)}."] if sentences else []
 

@@ -212,12 +212,14 @@ def _of_part(look: _Look, judged: _JudgedPair, part: WorkPart) -> Comparison:
     ratios = [pair.ratios[i][0] for i in places]
     mean, missing = whole_mean(of, matches, pair.blocks, ratios, 1 - options.alpha)
     questions = tuple(q for q in family.questions if set(q.columns) <= set(columns))
+    whole = next((question for question in questions if not question.named), None)
     if (
         family.differences is not None
         and len(places) > 1
-        and not any(not q.named for q in questions)
+        and (not whole or whole.kind == "no data")
     ):
-        mean, missing = None, "over just these cells nothing was tested"
+        mean = None
+        missing = "no block has all cells" if whole else "over just these cells nothing was tested"
     alone = pair.cells.alone if part == next(iter(pair.parts)) else ()
     cells = replace(pair.cells, matches=matches, alone=alone)
     differences = None if family.differences is None else family.differences[:, columns]

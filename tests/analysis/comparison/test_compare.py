@@ -200,6 +200,11 @@ def test_a_cell_without_common_blocks_takes_nothing_from_the_others() -> None:
     corrections = {cell.verdict.correction: cell.verdict.alpha for cell in found.cells}
     assert found.counts == {"faster": 4}
     assert corrections == {"holm": pytest.approx(0.0125), "max-t": pytest.approx(0.0375)}
+    assert found.mean is None
+    assert any("cannot be said: no block has all cells" in line for line in found.says)
+    (patterns,) = [line for line in found.says if line.startswith("By pattern ")]
+    assert patterns.startswith("By pattern a is, against b: seq-write ")
+    assert "nan" not in " ".join(found.says).split()
     assert found.family == 4
 
 
