@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from fsmatrix.analysis.stats.testing.tests import Correction
 from fsmatrix.analysis.stats.testing.verdict import Kind, Verdict, judge
 from fsmatrix.analysis.units import Level, Metric, Unit, brief
 
+OPPOSED = "its typical ratio and its medians point to different sides"
 SINGLE = "one value per cell: chance cannot be told from a difference"
 KINDS = {
     "faster": "faster", "slower": "slower", "no difference": "no difference larger than {x}",
@@ -205,6 +206,9 @@ def judged_cells(
             for name, m in zip(names, sides, strict=True)
             if m.far
         ]
+        verdict, opposed = pair.verdict, _opposed(pair.verdict, *sides)
+        if opposed and verdict.kind in ("faster", "slower"):
+            verdict = replace(verdict, kind="too few")
         cells.append(
             Compared(
                 levels=match.levels,
@@ -213,10 +217,10 @@ def judged_cells(
                 differs=dict(match.differs),
                 a=sides[0],
                 b=sides[1],
-                verdict=pair.verdict,
+                verdict=verdict,
                 effect=tests.effect(pair.a.logs, pair.b.logs),
                 test=tests.signed_rank(parts[0]) if len(parts) == 1 else tests.mann_whitney(*parts),
-                doubts=(*pair.doubts, *far),
+                doubts=(*pair.doubts, *far, *[OPPOSED] * opposed),
                 warned=(warns[0], warns[1]),
                 both=warns[2],
                 pooled=pair.pooled,
@@ -228,6 +232,13 @@ def judged_cells(
             cells, key=lambda c: [order[n].index(sortable(c.levels.get(n, ""))) for n in varying]
         )
     )
+
+
+def _opposed(verdict: Verdict, a: Median, b: Median) -> bool:
+    """Whether the typical ratio, of some size, and the medians say different things of a and b."""
+    ratio, medians = verdict.interval.ratio, a.median / b.median
+    large = max(ratio, 1 / ratio, medians, 1 / medians) > 1 + verdict.x
+    return (verdict.kind in ("faster", "slower") or large) and (ratio - 1) * (medians - 1) < 0
 
 
 def sortable(level: Level) -> tuple[int, float, str]:

@@ -145,14 +145,9 @@ class Family:
 
     correction: Correction
     verdicts: list[Verdict]
+    cells: int  # of all that p is corrected over
     differences: Floats | None = None  # log ratios [block, cell]; None: not by max-T
     questions: Sequence[Question] = ()
-
-    @property
-    def cells(self) -> int:
-        """Those over which p is corrected."""
-        tested = sum(not math.isnan(verdict.raw_p) for verdict in self.verdicts)
-        return max(tested, 1) if self.correction != "none" else 1
 
 
 def chosen(family: Family, columns: Sequence[int]) -> Family:
@@ -165,6 +160,7 @@ def chosen(family: Family, columns: Sequence[int]) -> Family:
     return Family(
         family.correction,
         [family.verdicts[column] for column in columns],
+        family.cells,
         None if family.differences is None else family.differences[:, [*columns]],
         [replace(q, columns=tuple(place[column] for column in q.columns)) for q in shown],
     )
@@ -182,23 +178,27 @@ def family_of(
     x, alpha = options.tolerance, options.alpha
     level, later = record.level(alpha), record.next_level(alpha)
     in_blocks = np.array([r.design == "paired by block" for r in ratios])
+    tested = sum(not math.isnan(ratio.p) for ratio in ratios)
+    cells = max(tested, 1) if options.correction != "none" else 1
     if options.correction != "max-t" or not in_blocks.any():
         correction = without_blocks(options.correction)
-        return Family(correction, verdicts(ratios, x, level, correction, rising, later=later))
+        judged = verdicts(ratios, x, level, correction, rising, later=later)
+        return Family(correction, judged, cells)
     differences, last = differences_of(of, [pair.cells.matches for pair in pairs])
     groups = of_pairs([(pair.cells.matches, pair.parts) for pair in pairs])
-    tested = np.where(in_blocks, differences, np.nan)
-    joint, p = together(tested, last, groups, record.looks, alpha)
+    shared = np.where(in_blocks, differences, np.nan)
+    joint, p = together(shared, last, groups, record.looks, alpha)
     part = float(in_blocks.mean())
-    of_blocks = Together(joint.p[in_blocks], part * joint.share, tested[:, in_blocks])
-    paired = [r for r, shared in zip(ratios, in_blocks, strict=True) if shared]
-    first = iter(verdicts(paired, x, part * level, "max-t", rising, of_blocks, part * later))
-    apart, rest = [r for r, shared in zip(ratios, in_blocks, strict=True) if not shared], 1 - part
+    of_blocks = Together(joint.p[in_blocks], part * joint.share, shared[:, in_blocks])
+    by_block = [r for r, paired in zip(ratios, in_blocks, strict=True) if paired]
+    first = iter(verdicts(by_block, x, part * level, "max-t", rising, of_blocks, part * later))
+    apart, rest = [r for r, paired in zip(ratios, in_blocks, strict=True) if not paired], 1 - part
     held = verdicts(apart, x, rest * level, "holm", rising, later=rest * later) if apart else []
     second = iter(held)
     return Family(
         "max-t",
-        [next(first if shared else second) for shared in in_blocks],
+        [next(first if paired else second) for paired in in_blocks],
+        cells,
         differences,
-        answers(groups, tested, p, x, part * level, 1 - alpha, rising),
+        answers(groups, shared, p, x, part * level, 1 - alpha, rising),
     )

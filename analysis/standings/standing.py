@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fsmatrix.analysis.comparison.compared import Compared
+from fsmatrix.analysis.comparison.compared import OPPOSED, Compared
 from fsmatrix.analysis.stats.words import TIMES
 
 State = Literal["proven", "likely", "equal", "unclear", "invalid"]
@@ -76,7 +76,7 @@ def pair(a: str, b: str, cell: Compared) -> Pair:
         return Pair(a, b, cell, "proven", a if cell.kind == "faster" else b)
     if cell.kind == "no difference":
         return Pair(a, b, cell, "equal", "")
-    if ratio.differs and not small:
+    if ratio.differs and not small and OPPOSED not in cell.doubts:
         return Pair(a, b, cell, "likely", a if ratio.low > 1 else b)
     return Pair(a, b, cell, "unclear", "")
 

@@ -105,7 +105,7 @@ def _rows(comparison: Comparison, spans: bool) -> tuple[list[str], list[list[str
     columns += [
         f"{comparison.a}, {comparison.unit.label}",
         f"{comparison.b}, {comparison.unit.label}",
-        "ratio",
+        "typical ratio",
     ]
     columns += ["verdict"] * (not comparison.one_machine)
     rows: list[list[str | Text]] = []

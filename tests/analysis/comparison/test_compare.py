@@ -12,7 +12,7 @@ import pytest
 from fsmatrix import analysis
 from fsmatrix.analysis.comparison.advice import extension_of
 from fsmatrix.analysis.comparison.compare import Comparison, compare, comparisons
-from fsmatrix.analysis.comparison.compared import SINGLE
+from fsmatrix.analysis.comparison.compared import OPPOSED, SINGLE
 from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.rows import together
 from fsmatrix.analysis.lessons.lessons import lessons
@@ -206,6 +206,28 @@ def test_a_cell_without_common_blocks_takes_nothing_from_the_others() -> None:
     assert patterns.startswith("By pattern a is, against b: seq-write ")
     assert "nan" not in " ".join(found.says).split()
     assert found.family == 4
+
+
+def test_a_ratio_that_its_medians_contradict_is_undecided() -> None:
+    """In each block a is 5 % faster; half of the blocks are ten times as fast, and a lacks most."""
+
+    def fast_half(row: Row) -> Row | None:
+        if (row["pattern"], row["chunk"]) != ("rand-read", 4096):
+            return row
+        if row["target"] == "a" and row["block"] in (8, 9, 10, 11, 12):
+            return None
+        return row | {"bandwidth": row["bandwidth"] * (10 if row["block"] >= 7 else 1)}
+
+    found = compare(
+        made({"a": 1.05, "b": 1.0}, blocks=14, change=fast_half, spread=0.002), "a", "b"
+    )
+    first = next(c for c in found.cells if c.named == "rand-read, chunk 4 KiB")
+    assert first.ratio.low > 1
+    assert first.a.median < first.b.median
+    assert first.kind == "too few"
+    assert OPPOSED in first.doubts
+    assert found.counts["faster"] == 3
+    assert any(OPPOSED in line for line in found.says)
 
 
 def test_where_the_whole_campaign_cannot_be_compared_it_is_said() -> None:
