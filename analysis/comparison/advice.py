@@ -9,6 +9,7 @@ from fsmatrix.analysis.comparison.extension import Extension, extension
 from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.testing import tests
 from fsmatrix.analysis.stats.testing.verdict import Verdict
+from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
     from fsmatrix.analysis.comparison.compared import ComparedSides
@@ -51,24 +52,26 @@ def patterns(of: ComparedSides) -> list[str]:
     return [f"By pattern {of.a} is, against {of.b}: {'; '.join(sentences)}."] if sentences else []
 
 
-def tested(of: ComparedSides) -> str:
-    """What a called cell is, and how many hold whatever the shapes are; "" without any."""
+def tested(of: ComparedSides) -> list[str]:
+    """What a called cell is, how many hold whatever the shapes are, and which look too large."""
     called = [c.verdict for c in of.cells if c.kind in ("faster", "slower")]
     if not called:
-        return ""
+        return []
     if of.correction == "benjamini-hochberg":
-        return (
+        return [
             f"For screening: of the cells that are called, about {100 * of.level:.2g} % may be "
             "called wrongly (Benjamini-Hochberg)."
-        )
+        ]
+    near = sum(max(v.interval.low, 1 / v.interval.high) < 1 + v.x for v in called)
+    small = [
+        f"In {near} of the {plural(len(called), 'called cell')} the lead may be below "
+        f"{100 * of.tolerance:.3g} %: such cells look more different than they are."
+    ] * bool(near)
     if of.correction != "max-t":
-        return ""
+        return small
     possible = [v for v in called if tests.fewest(v.cells, v.alpha) <= min(v.interval.units)]
-    sentence = "A called cell differs in its typical ratio"
+    sentence = "A called cell differs in its typical ratio; that its medians differ, whatever shape"
     if not possible:
-        return f"{sentence}; that its medians differ, whatever shape they have, takes more blocks."
+        return [f"{sentence} they have, takes more blocks.", *small]
     sure = sum(verdict.median_differs for verdict in possible)
-    return (
-        f"{sentence}; that its medians differ, whatever shape the values have, is proven in {sure} "
-        f"of {len(called)}."
-    )
+    return [f"{sentence} the values have, is proven in {sure} of {len(called)}.", *small]

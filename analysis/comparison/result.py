@@ -50,7 +50,7 @@ class Comparison(ComparedSides, Drawn):
     def _answers(self) -> list[str]:
         sentences = [words.headline(self), words.mean(self), *self._ahead()]
         sentences += patterns(self) + words.extremes(self)
-        advice = (tested(self), self.record.says(self.alpha))
+        advice = (*tested(self), self.record.says(self.alpha))
         return sentences + [line for line in advice if line]
 
     def _ahead(self) -> list[str]:

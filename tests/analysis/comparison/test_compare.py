@@ -230,6 +230,15 @@ def test_a_ratio_that_its_medians_contradict_is_undecided() -> None:
     assert any(OPPOSED in line for line in found.says)
 
 
+def test_called_cells_whose_lead_may_be_small_are_counted() -> None:
+    """What is called first is what chance made large."""
+    near = compare(made({"a": 1.08, "b": 1.0}, spread=0.04), "a", "b")
+    called = near.counts["faster"]
+    assert any(f"of the {called} called cells the lead may be below 5 %" in x for x in near.says)
+    far = compare(made({"a": 2.0, "b": 1.0}), "a", "b")
+    assert not any("may be below" in line for line in far.says)
+
+
 def test_where_the_whole_campaign_cannot_be_compared_it_is_said() -> None:
     """c has no case in common with the others."""
     ds = made(
