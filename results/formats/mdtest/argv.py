@@ -87,9 +87,9 @@ def parse_arguments(arguments: Sequence[str]) -> dict[str, Scalar]:
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
-        if not word.startswith("-") or len(word) < 2:
-            raise ValueError(f"{word!r} is no option")
         name, equals, value = word.partition("=")
+        if not name.startswith("-") or len(name) < 2:
+            raise ValueError(f"{word!r} is no option")
         given = value if equals else None
         if name.startswith("--"):
             _long(name[2:], given, rest, options)
@@ -117,16 +117,21 @@ def _short(letters: str, given: str | None, rest: list[str], options: dict[str, 
         else:
             options[TEXTS[letter]] = value
         return
+    if given is not None:
+        raise ValueError(f"-{letters}={given}: a flag takes no value")
 
 
 def _long(name: str, given: str | None, rest: list[str], options: dict[str, Scalar]) -> None:
+    flag = name in LONG_FLAGS or (_MODULE.fullmatch(name) and name.endswith(MODULE_FLAGS))
+    if flag and given is not None:
+        raise ValueError(f"--{name}={given}: a flag takes no value")
     if name in LONG_FLAGS:
         options[LONG_FLAGS[name]] = True
     elif name in LONG_SIZES:
         options[name] = size(_value(name, given, rest))
     elif name in LONG_TEXTS:
         options[name] = _value(name, given, rest)
-    elif _MODULE.fullmatch(name) and name.endswith(MODULE_FLAGS):
+    elif flag:
         options[name] = True
     elif _MODULE.fullmatch(name):
         options[name] = _value(name, given, rest)

@@ -31,6 +31,8 @@ BAD: list[tuple[type[Any], dict[str, Any]]] = [
     *((MdtestOptions, {"extra_arguments": words}) for words in (
         ["--mpiio.hintsFileName=x"], ["--rados.pool=other"], ["-d", "/x"], ["-x", "x"],
         ["--run-cmd-before-phase=reboot"], ["--savePerOpDataCSV=x"], ["--S3.host=x"], ["victim"],
+        ["-=dfs.pool"], ["-R=victim"], ["--time_unique_dir_overhead=x"], ["--=x"],
+        ["--posix.rangelocks=/x"],
     )),
     *((FioOptions, {"size": 4096, "extra_arguments": words}) for words in (
         ["--buffer_pattern='x'"], ["--buffer-pattern='x'"], ["--buffer_pat='x'"],
