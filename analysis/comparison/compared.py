@@ -31,7 +31,7 @@ from fsmatrix.analysis.stats.testing.tests import Correction
 from fsmatrix.analysis.stats.testing.verdict import Kind, Verdict, judge
 from fsmatrix.analysis.units import Level, Metric, Unit, brief
 
-OPPOSED = "its typical ratio and its medians point to different sides"
+OPPOSED = "typical ratio and medians point to different sides"
 SINGLE = "one value per cell: chance cannot be told from a difference"
 KINDS = {
     "faster": "faster", "slower": "slower", "no difference": "no difference larger than {x}",

@@ -107,7 +107,7 @@ def _with(first: Sequence[str], cells: Sequence[Standing]) -> str:
 
 
 def _span(cells: Sequence[Standing]) -> str:
-    margins = sorted(cell.lead(cell.proven) for cell in cells)
+    margins = sorted(cell.margin for cell in cells)
     first, last = ahead_by(margins[0]), ahead_by(margins[-1])
     return f"by {first}" if first == last else f"by {first} to {last}"
 

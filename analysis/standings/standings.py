@@ -49,7 +49,6 @@ class Standing:
     named: str  # they in words
     metric: Metric
     order: Order
-    proof: Order  # what is left of it if all that is only likely is taken for chance
     values: tuple[Values, ...]  # of each target with a value, the best median first
     pairs: tuple[Pair, ...]
     lost: tuple[tuple[str, str], ...]  # target without a valid value, and why
@@ -67,23 +66,17 @@ class Standing:
 
     @property
     def proven(self) -> tuple[str, ...]:
-        """Who is proven to be ahead of all others; those among them may be likely to differ."""
-        return (
-            self.proof.leaders if self.state != "invalid" and self.proof.state == "proven" else ()
-        )
+        """Who is proven to be ahead of all others: a lead that is likely is none in words."""
+        return self.leaders if self.state == "proven" else ()
 
     @property
     def margin(self) -> float:
         """By how much the leaders are ahead of everybody behind them, at least; NaN without."""
-        return self.lead(self.leaders)
-
-    def lead(self, leaders: Sequence[str]) -> float:
-        """By how much each of these is ahead of every other one, at least; NaN without others."""
         margins = [
             pair.over(first)
-            for first in leaders
+            for first in self.leaders
             for pair in self.pairs
-            if first in (pair.a, pair.b) and pair.other(first) not in leaders
+            if first in (pair.a, pair.b) and pair.other(first) not in self.leaders
         ]
         return min(margins, default=float("nan"))
 
@@ -189,14 +182,14 @@ def _standing(
     values = sorted((cell for cell in every if cell.values.size), key=lambda v: -v.median.median)
     have = list(dict.fromkeys(value.cell.target for value in values))
     pairs = [weakest([pair(a, b, cell) for cell in cells]) for (a, b), cells in compared.items()]
+    proven = ordered(have, [certain(pair) for pair in pairs])  # what is only likely hides it not
     lost = [(cell.cell.target, _why(cell.cell)) for cell in every if cell.cell.target not in have]
     metrics = {_metric(cell.cell) for cell in (values or every)}
     return Standing(
         levels=levels,
         named=", ".join(level_words(n, levels[n]) for n in several if levels[n] != ""),
         metric=metric_of(min(metrics), (cell.cell.levels for cell in every)),
-        order=ordered(have, pairs),
-        proof=ordered(have, [certain(pair) for pair in pairs]),
+        order=proven if proven.state == "proven" else ordered(have, pairs),
         values=tuple(values),
         pairs=tuple(pairs),
         lost=tuple(lost),
