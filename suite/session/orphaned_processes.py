@@ -2,7 +2,9 @@
 
 Who starts a program is its subreaper as long as it runs (prctl(2), PR_SET_CHILD_SUBREAPER): what
 the program leaves becomes a child of ours, whatever session or group it is in, instead of init's.
-A mark in the environment, drawn for each program, tells it from our other children.
+A mark in the environment, drawn for each program, tells it from our other children.  What such a
+process has started is of the program too, also where it shows no environment (PostgreSQL's
+processes overwrite theirs with their titles).
 """
 
 from __future__ import annotations
@@ -67,12 +69,13 @@ def end(mark: str, grace: float = 0.0) -> list[int]:
     it cleans up leaves what the next one of that node stumbles over.  What a killed one leaves is
     adopted in its turn, so it is looked until there is nothing.
     """
+    left: list[psutil.Process] = []
     if grace and (left := _adopted(mark)):
         _gone(left, time.monotonic() + grace)
     deadline = time.monotonic() + PATIENCE
-    while left := _adopted(mark):
+    while left := [*dict.fromkeys((*_adopted(mark), *filter(_runs, left)))]:
         for process in left:
-            process.kill()  # psutil compares the start time: never another process of that pid
+            _kill(process)
         _gone(left, deadline)
         if time.monotonic() >= deadline:
             return [process.pid for process in left]
@@ -80,13 +83,34 @@ def end(mark: str, grace: float = 0.0) -> list[int]:
 
 
 def _adopted(mark: str) -> list[psutil.Process]:
-    """Our children that carry the mark and have not ended."""
+    """Our children that carry the mark and have not ended, then all below them."""
     if not _has_children():
         return []
     import psutil  # not in every rank: only here
 
     wanted = f"{PROGRAM}={mark}".encode()
-    return [child for child in psutil.Process().children() if wanted in environment(child.pid)]
+    found = [child for child in psutil.Process().children() if wanted in environment(child.pid)]
+    for child in [*found]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += child.children(recursive=True)
+    return found
+
+
+def _kill(process: psutil.Process) -> None:
+    """psutil compares the start time: never another process of that pid."""
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.kill()
+
+
+def _runs(process: psutil.Process) -> bool:
+    """Whether it has not ended; what was below a killed one may be known by nothing else."""
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _has_children() -> bool:

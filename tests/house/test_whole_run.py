@@ -77,6 +77,17 @@ def test_what_a_killed_run_left_is_ended_and_removed(live: Place) -> None:
     assert not folder.exists()
 
 
+def test_what_shows_no_environment_is_known_by_its_log(live: Place) -> None:
+    """As PostgreSQL's processes, whose titles stand where it was."""
+    with (live.folder / "server.log").open("w") as log:
+        hidden = subprocess.Popen(["sleep", "1000"], env={}, stderr=log)
+    abandoned(live)
+    (dead,) = dead_places()
+    until(lambda: dead.left() == [f"process {hidden.pid}: sleep 1000"])  # exec may not be through
+    assert dead.clear() == [f"ended process {hidden.pid}: sleep 1000"]
+    assert hidden.wait() == -signal.SIGKILL
+
+
 def test_a_run_that_was_killed_as_it_began_is_no_trouble(live: Place) -> None:
     """Before its folder had anything in it."""
     folder = abandoned(live)

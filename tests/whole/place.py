@@ -1,7 +1,8 @@
 """The folder of one run of all tests, and what of it may be left when it was killed.
 
 Everything that the tests make lies below it: it is their TMPDIR and the base of their `tmp_path`s.
-Their processes carry its name in their environment.  It is locked (flock) as long as its run
+Their processes carry its name in their environment, or write to a log in it (PostgreSQL's overwrite
+their environment with their titles).  It is locked (flock) as long as its run
 lives: one that can be locked is of a run that was killed.
 """
 
@@ -112,11 +113,12 @@ class Place:
 
     def _processes(self) -> list[int]:
         """Pids of the run, of this user."""
-        mark = f"{TOKEN}={self.folder}".encode()
+        mark, inside = f"{TOKEN}={self.folder}".encode(), f"{self.folder}/"
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                carries = mark in (entry / "environ").read_bytes().split(b"\0")
+                if carries or str((entry / "fd" / "2").readlink()).startswith(inside):
                     found.append(int(entry.name))
         return sorted(set(found) - {os.getpid()})
 

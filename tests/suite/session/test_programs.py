@@ -128,6 +128,17 @@ def test_a_program_ends_with_what_it_started(tmp_path: Path, own: str) -> None:
     assert not psutil.pid_exists(int((tmp_path / "child").read_text()))
 
 
+def test_also_what_shows_no_environment_ends(tmp_path: Path) -> None:
+    """PostgreSQL's processes overwrite theirs, and one that waits for a pipe to be opened hears of
+    nothing: its parent is a daemon that the program left."""
+    os.mkfifo(tmp_path / "pipe")
+    hidden = "env -i setsid sh -c 'echo $$ > child; read line < pipe' & wait"
+    (tmp_path / "daemon").write_text(hidden)
+    script = "setsid sh daemon >/dev/null 2>&1 & while ! [ -s child ]; do sleep 0.01; done"
+    assert run(("sh", "-c", script), str(tmp_path), 50).returncode == 0
+    assert not psutil.pid_exists(int((tmp_path / "child").read_text()))
+
+
 def test_other_children_are_left_alone(tmp_path: Path) -> None:
     """Also one that dies meanwhile: its status is for who started it."""
     with subprocess.Popen(["sh", "-c", "sleep 0.2; exit 7"]) as brief:
