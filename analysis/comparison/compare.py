@@ -30,7 +30,7 @@ from fsmatrix.analysis.comparison.compared import JudgedPair, judged_cells, vary
 from fsmatrix.analysis.comparison.extension import Record, record_of
 from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.pairs import MOST_PAIRS, Pair, WorkPart, pairs_of, without
-from fsmatrix.analysis.comparison.questions import Family, chosen, family_of
+from fsmatrix.analysis.comparison.questions import Family, Question, chosen, family_of
 from fsmatrix.analysis.comparison.remarks import remarks
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.rows import Table, table
@@ -98,10 +98,9 @@ def comparisons(
     pairs = pairs_of(of, sides, baseline, free, options)
     record = record_of(ds)
     rising = metric == OWN or metric_of(ds, metric).more_is_better
-
     asked = _Asked(metric, sides, baseline, free, options, record, rising)
     family, apart = _family(asked, of, pairs)
-    look = _Look(of, metric, options, free, record, family)
+    look = _Look(of, asked, family)
     result, first = [], 0
     for pair in pairs:
         result += _of_pair(look, pair, first)
@@ -174,10 +173,7 @@ class _Look:
     """What all comparisons have in common that are made together."""
 
     of: Table
-    metric: str
-    options: ComparisonOptions
-    free: Sequence[str]  # GUARDED names that may differ
-    record: Record
+    asked: _Asked
     family: Family
 
 
@@ -202,24 +198,19 @@ def _of_pair(look: _Look, pair: Pair, first: int) -> list[Comparison]:
 
 def _of_part(look: _Look, judged: _JudgedPair, part: WorkPart) -> Comparison:
     """The comparison of those cells of a pair that may share a mean."""
-    of, options, family, pair = look.of, look.options, look.family, judged.pair
+    of, asked, family, pair = look.of, look.asked, look.family, judged.pair
+    options = asked.options
     places = pair.parts[part]
     columns = [judged.columns[i] for i in places]
     matches = tuple(pair.cells.matches[i] for i in places)
-    kind = _as_known(metric_of(of.ds, look.metric or part.metric), of, matches)
-    shown = options.unit if kind.name == (look.metric or "bandwidth") else None
+    kind = _as_known(metric_of(of.ds, asked.metric or part.metric), of, matches)
+    shown = options.unit if kind.name == (asked.metric or "bandwidth") else None
     varying = varying_names([match.levels for match in matches])
     ratios = [pair.ratios[i][0] for i in places]
-    mean, missing = whole_mean(of, matches, pair.blocks, ratios, 1 - options.alpha)
     questions = tuple(q for q in family.questions if set(q.columns) <= set(columns))
-    whole = next((question for question in questions if not question.named), None)
-    if (
-        family.differences is not None
-        and len(places) > 1
-        and (not whole or whole.kind == "no data")
-    ):
-        mean = None
-        missing = "no block has all cells" if whole else "over just these cells nothing was tested"
+    mean, missing = None, _untested(family, questions) if len(places) > 1 else ""
+    if not missing:
+        mean, missing = whole_mean(of, matches, pair.blocks, ratios, 1 - options.alpha)
     alone = pair.cells.alone if part == next(iter(pair.parts)) else ()
     cells = replace(pair.cells, matches=matches, alone=alone)
     differences = None if family.differences is None else family.differences[:, columns]
@@ -237,7 +228,7 @@ def _of_part(look: _Look, judged: _JudgedPair, part: WorkPart) -> Comparison:
         unit=_unit(of, kind, matches, shown),
         tolerance=options.tolerance,
         alpha=options.alpha,
-        record=look.record,
+        record=asked.record,
         correction=family.correction,
         family=family.cells,
         part=part.words(list(pair.parts)),
@@ -254,9 +245,19 @@ def _of_part(look: _Look, judged: _JudgedPair, part: WorkPart) -> Comparison:
             pair.sides,
         ),
         alone=alone,
-        remarks=remarks(of, cells, pair.sides, look.free, options.ignore),
+        remarks=remarks(of, cells, pair.sides, asked.free, options.ignore),
         one_machine=of.by == ("target",) and on_one_machine(of.ds, rows(of.ds), pair.sides),
     )
+
+
+def _untested(family: Family, questions: Sequence[Question]) -> str:
+    """Why the mean over the cells of a comparison is in no test; "" if it is, or has its own."""
+    if family.differences is None:
+        return ""
+    whole = next((question for question in questions if not question.named), None)
+    if whole is None:
+        return "over just these cells nothing was tested"
+    return "no block has all cells" if whole.kind == "no data" else ""
 
 
 def _unit(of: Table, kind: Metric, matches: Sequence[Match], name: str | None) -> Unit:

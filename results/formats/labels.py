@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from fsmatrix.results.formats.base import Note, Parsed, Parser
@@ -45,8 +45,12 @@ def unlabelled(text: str) -> list[str]:
     It is one text, or one for each rank or host that began an output of its own (worlds of one
     task each).  What nobody of them printed is in all of them; every line keeps its place.
     """
-    text = _unstamped(_COLOUR.sub("", text))
-    found = _labels(text)
+    text = _COLOUR.sub("", text)
+    before = list(_before(text))
+    if any(_STAMP.match(each) for each, _ in before):
+        text = "".join(map(_unstamped, text.splitlines(keepends=True)))
+        before = list(_before(text))
+    found = _labels(before)
     first = next(found, None)
     if first is None:
         return [text]
@@ -67,24 +71,24 @@ def unlabelled(text: str) -> list[str]:
     ]
 
 
-def _unstamped(text: str) -> str:
-    """Without the time before each line, if one stands before a line that begins an output."""
-    for beginning in _BEGINNING.finditer(text):
-        start = text.rfind("\n", 0, beginning.start()) + 1
-        if _STAMP.match(text, start, beginning.start() + 1):
-            return "".join(
-                line[match.end() :] if (match := _STAMP.match(line)) else line
-                for line in text.splitlines(keepends=True)
-            )
-    return text
-
-
-def _labels(text: str) -> Iterator[tuple[str, str, str, str]]:
-    """What stands before each beginning of an output: marks, kind, blanks, and who printed it."""
+def _before(text: str) -> Iterator[tuple[str, bool]]:
+    """What stands in its line before each beginning of an output, and whether that is JSON's."""
     for beginning in _BEGINNING.finditer(text):
         start = beginning.start()
         before = text[max(0, start - _LONGEST) : start].rpartition("\n")[2]
-        if beginning["key"]:  # JSON is indented
+        yield before, beginning["key"] is not None
+
+
+def _unstamped(line: str) -> str:
+    """Without the time at which it was printed."""
+    match = _STAMP.match(line)
+    return line[match.end() :] if match else line
+
+
+def _labels(found: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, str, str, str]]:
+    """What stands before each beginning of an output: marks, kind, blanks, and who printed it."""
+    for before, is_json in found:
+        if is_json:  # JSON is indented
             before = before.rstrip(" \t")
         for kind, pattern in _BEFORE if before else ():
             if match := pattern.fullmatch(before):

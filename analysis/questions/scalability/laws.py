@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy
@@ -57,6 +57,7 @@ class Law:
     kappa: Estimate  # 0 in Amdahl's law
     peak: Estimate  # nodes of the largest throughput, sqrt((1 - sigma) / kappa); inf without
     error: float  # RMS of the logs of levels around it
+    misfit: float  # p that chance moves the levels so far from it
     drawn: Floats = field(repr=False, compare=False)  # the bootstrap's [resample, rate sigma kappa]
 
     def at(self, nodes: Floats) -> Floats:
@@ -93,13 +94,12 @@ class Laws:
     amdahl: Law
     usl: Law
     superlinear: bool  # more than proportional: neither law can say that
-    misfit: float  # p that chance moves the levels so far from the chosen law
     top: Top
 
     @property
     def hold(self) -> bool:
         """Whether the chosen law may be used: the levels do not contradict it."""
-        return not self.superlinear and self.misfit > 1 - LEVEL
+        return not self.superlinear and self.chosen.misfit > 1 - LEVEL
 
     @property
     def apart(self) -> bool:
@@ -202,25 +202,26 @@ def fit(nodes: Floats, values: Sequence[Floats], seed: int = 0) -> Laws | str:
         ],
         axis=1,
     )
-    laws = [_law(name, nodes, means, drawn) for name in ("Amdahl", "USL")]
+    laws = [_law(name, nodes, logs, drawn) for name in ("Amdahl", "USL")]
     # growth from the first to the second level, beyond the interval of proportional growth
     steps = drawn[:, 1] - drawn[:, 0] - math.log(nodes[1] / nodes[0])
     superlinear = float(np.percentile(steps, TAIL)) > 0
-    chosen = Laws(laws[0], laws[1], superlinear, math.nan, _top(nodes, means, drawn))
-    return replace(chosen, misfit=_misfit(chosen.chosen, nodes, logs))
+    return Laws(laws[0], laws[1], superlinear, _top(nodes, means, drawn))
 
 
-def _misfit(law: Law, nodes: Floats, logs: Sequence[Floats]) -> float:
-    """p of the F test of lack of fit, from the logs of attachments at each level."""
+def _misfit(logs: Sequence[Floats], residual: Floats, spare: int) -> float:
+    """p of the F test of lack of fit, from the logs of attachments at each level.
+
+    `residual`, [level]: of their means; `spare`: levels beyond the parameters of the law.
+    """
     sizes = np.array([of_level.size for of_level in logs])
-    means = np.array([of_level.mean() for of_level in logs])
-    missed = float(sizes @ np.square(means - np.log(law.at(nodes)))) / (nodes.size - law.parameters)
-    freedom = int(sizes.sum()) - nodes.size
+    missed = float(sizes @ np.square(residual)) / spare
+    freedom = int(sizes.sum()) - sizes.size
     within = sum(float(np.square(v - v.mean()).sum()) for v in logs) / freedom
     if within <= TINY * missed:
         return 0.0
     f = missed / max(within, np.finfo(float).tiny)
-    return float(scipy.special.fdtrc(nodes.size - law.parameters, freedom, f))
+    return float(scipy.special.fdtrc(spare, freedom, f))
 
 
 def _top(nodes: Floats, means: Floats, drawn: Floats) -> Top:
@@ -237,8 +238,9 @@ def _top(nodes: Floats, means: Floats, drawn: Floats) -> Top:
     return Top(float(nodes[best]), float(nodes[enough]), float(nodes[-1]), Estimate(*ends))
 
 
-def _law(name: str, nodes: Floats, means: Floats, drawn: Floats) -> Law:
+def _law(name: str, nodes: Floats, logs: Sequence[Floats], drawn: Floats) -> Law:
     terms = 3 if name == "USL" else 2
+    means = np.array([of_level.mean() for of_level in logs])
     solution = _solve(nodes, means, terms)
     boot = np.array([_solve(nodes, resampled, terms) for resampled in drawn])
     low, high = np.percentile(boot, [TAIL, 100 - TAIL], axis=0, method="inverted_cdf")
@@ -247,7 +249,8 @@ def _law(name: str, nodes: Floats, means: Floats, drawn: Floats) -> Law:
     rate, sigma, kappa, peak = (
         Estimate(float(v), float(a), float(b)) for v, a, b in zip(solution, low, high, strict=True)
     )
-    return Law(name, terms, rate, sigma, kappa, peak, math.sqrt(square), boot[:, :3])
+    misfit = _misfit(logs, residual, nodes.size - terms)
+    return Law(name, terms, rate, sigma, kappa, peak, math.sqrt(square), misfit, boot[:, :3])
 
 
 def _solve(nodes: Floats, logs: Floats, terms: int) -> Floats:

@@ -159,12 +159,13 @@ def _strata(
     every = {t: anova.columns(t, factors) for t in terms}
     inner = {t: x for t, x in every.items() if not set(t) <= whole}
     first = np.unique(groups, return_index=True)[1]
-    in_blocks = blocks is not None and np.unique(blocks[first]).size > 1
-    shared = np.unique(blocks, return_inverse=True)[1] if in_blocks and blocks is not None else None
+    if blocks is not None and np.unique(blocks).size < 2:
+        blocks = None
+    shared = None if blocks is None else np.unique(blocks, return_inverse=True)[1]
     parts, adjusted = [], y
     if inner:
         centred = {t: anova.centred(x, groups) for t, x in inner.items()}
-        spent = {t: 1 if in_blocks else _spent(t, every, whole) for t in inner}
+        spent = {t: _spent(t, every, whole) if shared is None else 1 for t in inner}
         table = anova.table(
             anova.centred(y, groups),
             centred,
