@@ -12,7 +12,7 @@ API ?= api-reference
 ORDER := $(if $(filter 1,$(SHUFFLE)),,-p no:randomly)
 
 .NOTPARALLEL:
-.PHONY: demo test check lint bench docs chaos clean demo-packages test-packages
+.PHONY: demo test check lint bench docs chaos fuzz clean demo-packages test-packages
 
 # SYSTEM=0 leaves the machine's packages as they are.
 demo: $(if $(filter 0,$(SYSTEM)),,demo-packages) $(VENV)/demo-ready
@@ -47,6 +47,10 @@ bench: $(VENV)/test-ready
 chaos: $(VENV)/test-ready
 	$(BIN)/python -m tests.chaos $(if $(HOURS),--hours $(HOURS)) $(if $(KILLS),--kills $(KILLS)) \
 	  $(if $(SEED),--seed $(SEED)) $(CHAOS)
+
+# The tests that hypothesis drives, with new examples (a `test` has the same ones each time); SEED=<number>.
+fuzz: $(VENV)/test-ready
+	$(BIN)/python -m pytest -n auto -m hypothesis --hypothesis-profile=fresh $(if $(SEED),--hypothesis-seed=$(SEED))
 
 docs: $(VENV)/test-ready
 	$(BIN)/python -P docs/make_api.py $(API)

@@ -12,8 +12,10 @@ from hypothesis import settings
 
 from tests import asking
 
-# No verdict depends on an absolute time: a machine may be slow or busy.
-settings.register_profile("fsmatrix", deadline=None)
+# No verdict depends on an absolute time (a machine may be slow or busy) or on chance: the same
+# commit is asked the same examples.  `make fuzz` asks new ones.
+settings.register_profile("fsmatrix", deadline=None, derandomize=True)
+settings.register_profile("fresh", deadline=None, print_blob=True)
 settings.load_profile("fsmatrix")
 
 # A part that no package registry has may be missing in CI; such a skip's reason begins so.

@@ -118,6 +118,8 @@ def read(text: str, source: str) -> list[Reading]:
             _line(runs[-1], number, line)
     first = [run.damage[:1] for run in runs]
     for (run, hurt), (following, next_hurt) in pairwise(zip(runs, first, strict=True)):
+        if run.runtime is None and run.end is None:  # of a run that was cut twice, or of this one
+            following.damaged("lines of a run stand before its first one")
         if not following.headed:  # a line of the one may have come into the other
             following.damage += hurt
         if not following.headed or run.end is None:

@@ -258,6 +258,19 @@ def test_a_look_at_the_clients_that_stands_before_the_head_belongs_to_it() -> No
     assert parsed.failure == ""
 
 
+@pytest.mark.parametrize("start", [" NTCreateX", "[12345] read failed"])
+def test_what_stands_before_the_head_may_be_missing_behind_it(start: str) -> None:
+    """A row of the table, a client's error: the run that begins below them is not whole."""
+    error = "[12345] read failed on handle 10025 (Input/output error)\n"
+    text = text_of("two-clients").replace("   2  cleanup", error + "   2  cleanup")
+    lines = text.splitlines(keepends=True)
+    tick = next(line for line in lines if "execute   1 sec" in line)
+    row = next(line for line in lines if line.startswith(start))
+    rest = "".join(line for line in lines if line not in (tick, row, error))
+    *_, run = parse(tick + row + rest, "x")
+    assert "lines of a run stand before its first one" in run.failure
+
+
 def test_several_runs_in_one_text() -> None:
     runs = parse(text_of("two-clients") + text_of("enospc") + text_of("sync"), "x")
     assert [run.phases != () for run in runs] == [True, False, True]
@@ -311,6 +324,7 @@ def moved(name: str, *starts: str) -> tuple[str, str]:
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(damaged())
 @example(moved("two-clients", " NTCreateX", "0 of 2"))
+@example(moved("two-clients", " NTCreateX", "   2     34861"))
 def test_damage_gives_a_run_or_a_parse_error_and_no_new_number(case: tuple[str, str]) -> None:
     name, text = case
     try:
