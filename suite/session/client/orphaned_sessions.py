@@ -2,8 +2,8 @@
 
 Each conductor writes down its session's folders before it makes them, and its processes beside
 its own; the next one ends and removes those whose conductor is gone.  A note only says where to
-look: a process must carry the store's proof in its environment, a folder in its marker.
-Sessions of other hosts end by themselves when their channel closes.
+look: a process must carry the store's proof in its environment or be below one that does, a
+folder in its marker.  Sessions of other hosts end by themselves when their channel closes.
 """
 
 from __future__ import annotations
@@ -130,13 +130,39 @@ def end_session(scratch: Scratch) -> list[str]:
 def _end_carriers(store: str, session: str) -> list[str]:
     lines: dict[Process, str] = {}
     deadline = time.monotonic() + WAIT_SECONDS
-    while left := [each for pid in carriers(store, session) if (each := Process.of(pid))]:
-        lines |= {process: line for process in left if (line := _kill(process, store))}
+    left: list[Process] = []
+    while left := _of_session(store, session, left):
+        lines |= {process: line for process in left if (line := _kill(process))}
         _wait_for(left)
         if time.monotonic() >= deadline:
             stuck = {process: f"left alone: process {process.pid} hangs" for process in left}
             return list((lines | stuck).values())
     return list(lines.values())
+
+
+def _of_session(store: str, session: str, known: Iterable[Process]) -> list[Process]:
+    """What runs of a session: carriers of its proof, what they have started, what is known.
+
+    A child may show no environment (PostgreSQL's overwrite theirs with their titles); when its
+    parent is dead nothing tells whose it was.
+    """
+    found = dict.fromkeys(process for process in known if process.runs)
+    for pid in carriers(store, session):
+        if carrier := Process.of(pid):
+            found |= dict.fromkeys((carrier, *_below(carrier)))
+    return list(found)
+
+
+def _below(parent: Process) -> list[Process]:
+    """What a process has started, and they in turn."""
+    import psutil  # not in every rank: only here
+
+    try:
+        children = psutil.Process(parent.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    found = [(child, Process.of(child.pid)) for child in children] if parent.runs else []
+    return [process for child, process in found if process is not None and child.is_running()]
 
 
 def end_leftovers(folder: Path) -> list[str]:
@@ -173,11 +199,10 @@ def _end(path: Path, noted: Note, own: Identity) -> list[str]:
         if Process(pid, start, boot).runs:
             return []
     if boot == boot_id():
-        lines = [line for process in processes if (line := _kill(process, own.store))]
-        proven = [each for each in processes if not each.runs or carries(each.pid, own.store)]
-        _wait_for(proven)
         for name in {Path(folder).name for folder in noted.scratch}:
             lines += _end_carriers(own.store, name)
+        lines += [line for process in processes if (line := _kill(process, own.store))]
+        _wait_for([each for each in processes if carries(each.pid, own.store)])
     lines += Scratch(tuple(map(Path, noted.scratch)), own).remove()
     if not any(line.startswith("left alone") for line in lines):
         path.unlink(missing_ok=True)
@@ -205,16 +230,17 @@ def _is_process(value: tuple[int, ...]) -> bool:
     return len(value) == 2 and 0 < value[0] < 1 << 31 and value[1] > 0
 
 
-def _kill(process: Process, store: str) -> str:
-    """Kill a noted process that carries our proof; what was done.
+def _kill(process: Process, store: str = "") -> str:
+    """Kill a process of a session; what was done.
 
-    By a handle that is taken before the looks: a pid that is used again is never hit.
+    By a handle that is taken before the looks: a pid that is used again is never hit.  What is
+    only noted must carry the store's proof.
     """
     pid = process.pid
     with process.held() as handle:
         if handle is None:
             return ""
-        if not carries(pid, store):
+        if store and not carries(pid, store):
             return f"left alone: process {pid} does not carry the proof of this results directory"
         try:
             signal.pidfd_send_signal(handle, signal.SIGKILL)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
-from fsmatrix.backends.journal.identity import identity
+from fsmatrix.backends.journal.identity import identity, proof
 from fsmatrix.results.process import boot_id, start_of
 from fsmatrix.suite.session.client import orphaned_sessions
 from fsmatrix.suite.session.client.orphaned_sessions import SCRATCH, Scratch, end_leftovers
@@ -72,6 +72,26 @@ def test_own_process_is_killed(journals: Path) -> None:
             f"ended process {ours.pid} of a session that was left behind"
         ]
     assert not path.exists()
+
+
+def test_what_a_process_of_the_session_started_ends_with_it(
+    journals: Path, tmp_path: Path, sleeper: subprocess.Popen[bytes]
+) -> None:
+    """Also where it shows no environment, as PostgreSQL's do that overwrite theirs with titles."""
+    environment = os.environ | proof(identity(journals).store, NAME)
+    script = "env -i sleep 600 & echo $!; wait"
+    with subprocess.Popen(
+        ["sh", "-c", script], env=environment, stdout=subprocess.PIPE, text=True
+    ) as ours:
+        assert ours.stdout is not None
+        child = int(ours.stdout.readline())
+        note(journals, scratch=[str(tmp_path / NAME)])
+        said = end_leftovers(journals)
+    assert sorted(said) == sorted(
+        f"ended process {pid} of a session that was left behind" for pid in (ours.pid, child)
+    )
+    assert not start_of(child)
+    assert sleeper.poll() is None
 
 
 def test_copied_note_kills_nothing(journals: Path) -> None:
