@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.workfolder import work_folder
+from fsmatrix.suite.launchers.library import memory_in
 from fsmatrix.suite.session.programs import clean_environment
 
 PROBE_SECONDS = 20.0
@@ -78,8 +79,9 @@ def _probe(kind: EngineKind, path: str) -> Engine:
 
 
 def _answer(kind: EngineKind, path: str, question: Sequence[str]) -> str:
-    """What it prints.  MPI programs leave folders in TMPDIR: it has one of its own."""
+    """What it prints.  MPI programs leave folders and shared memory: they go with ours."""
     with work_folder() as folder:
+        own = {"LC_ALL": "C", "TMPDIR": str(folder), **memory_in(str(folder))}
         done = subprocess.run(
             [path, *question],
             capture_output=True,
@@ -87,7 +89,7 @@ def _answer(kind: EngineKind, path: str, question: Sequence[str]) -> str:
             errors="replace",
             stdin=subprocess.DEVNULL,
             timeout=PROBE_SECONDS,
-            env=clean_environment({"LC_ALL": "C", "TMPDIR": str(folder), **kind.environment}),
+            env=clean_environment({**own, **kind.environment}),
             check=False,
             start_new_session=True,  # a Ctrl-C is not for it
         )

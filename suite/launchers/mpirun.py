@@ -88,9 +88,7 @@ class Mpirun(Launcher):
         env = {f"PRTE_MCA_prte_{place}_tmpdir_base": self.scratch for place in places}
         env |= {f"OMPI_MCA_orte_{place}_tmpdir_base": self.scratch for place in places}
         if self.emulated or not self.hosts:
-            names = ("sm", "vader")
-            env |= {f"OMPI_MCA_btl_{name}_backing_directory": self.memory for name in names}
+            env |= library.memory_in(self.memory)
             # ranks whose launcher died before they joined go on alone, and make their folders here
             env["TMPDIR"] = self.scratch
-            env["UCX_POSIX_DIR"] = self.memory  # Open MPI of distributions speaks by UCX
         return env

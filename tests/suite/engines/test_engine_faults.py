@@ -238,6 +238,27 @@ def test_what_a_program_leaves_when_it_is_asked_is_removed(
     assert list(place.iterdir()) == []
 
 
+SHARES = """#!{python}
+import os
+from mpi4py import MPI
+lines = open("/proc/self/maps").read().splitlines()
+print("shares", next(line.split()[-1] for line in lines if "sm_segment." in line), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.needs("mpirun")
+def test_shared_memory_of_a_program_that_ends_without_finalize_goes(tmp_path: Path) -> None:
+    """As IOR after `-h`: Open MPI leaves 4 MiB of it in /dev/shm each time."""
+    program = tmp_path / "shares"
+    program.write_text(SHARES.format(python=sys.executable))
+    program.chmod(0o755)
+    kind = EngineKind("shares", "shares", "", (("-h",),), lambda said: (said[0], frozenset()))
+    segment = Path(kind.probe(str(program)).version.split()[1])
+    assert segment.name.startswith("sm_segment.")
+    assert not segment.exists()
+
+
 ASKS = (
     "import sys; from fsmatrix.suite.engines.base import EngineKind\n"
     "kind = EngineKind('hangs', 'hangs', '', (('--version',),), lambda answers: ('', ()))\n"
