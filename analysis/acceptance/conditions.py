@@ -6,7 +6,7 @@ baseline, a rate below 1 / (1 + x) of it.  With R the ratio of medians new / old
     met       the interval of R lies wholly beyond the limit: the smallest alpha whose interval
               does, corrected over all cells (as `compare` does), is at most alpha
     not met   the interval of R lies wholly on this side of the limit, at alpha
-    open      neither: it cannot be told
+    open      neither: it is undecided
 
 "not met" needs no correction: that no cell is beyond is one statement about all of them, false
 with at most alpha if each is tested at alpha (an intersection-union test: Berger, Technometrics
@@ -24,13 +24,14 @@ from typing import Literal
 import numpy as np
 
 from fsmatrix.analysis.comparison.lost import WHYS
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Curve, Ratio
 from fsmatrix.analysis.stats.testing import tests
 from fsmatrix.analysis.stats.testing.tests import Correction
 
 State = Literal["met", "not met", "open"]
 CHANGES = ("faster", "slower")
-UNDECIDED = "undecided"
+UNDECIDED = Certainty.UNDECIDED.value
 WORDS = (*CHANGES, UNDECIDED, *WHYS)
 GRAMMAR = "slower, faster (or with a magnitude: slower > 10 %), " + ", ".join((UNDECIDED, *WHYS))
 MOST = 1000.0  # per cent
@@ -64,6 +65,11 @@ class Outcome:
     condition: Condition
     state: State
     p: float
+
+    @property
+    def certainty(self) -> Certainty:
+        """How sure the state is."""
+        return Certainty.UNDECIDED if self.state == "open" else Certainty.PROVEN
 
 
 def parse(text: str) -> Condition:

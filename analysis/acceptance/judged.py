@@ -39,8 +39,8 @@ class JudgedCondition:
     def undecided(self) -> bool:
         """Whether a condition is open; without conditions, whether the verdict is."""
         if self.outcomes:
-            return any(outcome.state == "open" for outcome in self.outcomes)
-        return self.cell.kind not in ("faster", "slower", "no difference")
+            return not all(outcome.certainty.settled for outcome in self.outcomes)
+        return not self.cell.certainty.settled
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,12 @@ class Acceptance:
                         "verdict": cell.cell.kind,
                         "undecided": cell.undecided,
                         "outcomes": [
-                            {"condition": str(o.condition), "state": o.state, "p": o.p}
+                            {
+                                "condition": str(o.condition),
+                                "state": o.state,
+                                "certainty": o.certainty,
+                                "p": o.p,
+                            }
                             for o in cell.outcomes
                         ],
                     }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.draw.panels import INK
+from fsmatrix.analysis.stats.certainty import Certainty
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,12 +22,12 @@ MOST_ROWS = 36  # cells on a page
 LABEL = 76  # characters of a cell's name in a line
 # verdict -> (marker, colour, filled): told apart without colour too
 STYLES: dict[str, tuple[str, str, bool]] = {
-    "faster": ("^", "#0072B2", True),
+    "faster": ("^", Certainty.PROVEN.colour, True),
     "slower": ("v", "#D55E00", True),
-    "no difference": ("s", "#009E73", True),
-    "too few": ("o", "#6e7781", False),
-    "single": ("x", "#6e7781", True),
-    "no data": ("x", "#6e7781", True),
+    "no difference": ("s", Certainty.EQUAL.colour, True),
+    "too few": ("o", Certainty.UNDECIDED.colour, False),
+    "single": ("x", Certainty.UNDECIDED.colour, True),
+    "no data": ("x", Certainty.INVALID.colour, True),
 }
 
 
@@ -54,7 +55,13 @@ def draw(of: Comparison, page: int = 0) -> Figure:
     ax.set_xscale("log")
     ax.grid(visible=False, axis="y")
     ax.axvline(1, color=INK, linewidth=0.9)
-    ax.axvspan(1 / (1 + of.tolerance), 1 + of.tolerance, color="#009E73", alpha=0.12, linewidth=0)
+    ax.axvspan(
+        1 / (1 + of.tolerance),
+        1 + of.tolerance,
+        color=Certainty.EQUAL.colour,
+        alpha=0.12,
+        linewidth=0,
+    )
     for place, cell in enumerate(cells):
         _cell(ax, of, cell, -place)
     labels = ["\n".join(textwrap.wrap(_plain(c.named) or "the only cell", LABEL)) for c in cells]

@@ -20,6 +20,7 @@ from fsmatrix.analysis.comparison.checks import (
 from fsmatrix.analysis.comparison.extension import Record
 from fsmatrix.analysis.comparison.questions import Question
 from fsmatrix.analysis.comparison.rows import Levels, Table
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.estimates.means import GeometricMean
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_runs
@@ -35,7 +36,7 @@ OPPOSED = "typical ratio and medians point to different sides"
 SINGLE = "one value per cell: chance cannot be told from a difference"
 KINDS = {
     "faster": "faster", "slower": "slower", "no difference": "no difference larger than {x}",
-    "too few": "not yet proven", "single": SINGLE, "no data": "no data",
+    "too few": Certainty.UNDECIDED, "single": SINGLE, "no data": "no data",
 }  # fmt: skip
 
 
@@ -73,6 +74,19 @@ class Compared:
         """The verdict's kind, or `single`: a side has one value."""
         single = min(self.a.runs, self.b.runs) == 1 and self.ratio.kind == "one session"
         return "single" if single else self.verdict.kind
+
+    @property
+    def certainty(self) -> Certainty:
+        """How sure it is who is ahead, or that nobody is.
+
+        `likely`: there is no verdict, but the 95 % interval of this cell alone leaves out 1, and
+        the lead is above the tolerance.
+        """
+        ratio, sure = self.ratio, self.verdict.certainty
+        if sure.settled or not ratio.differs or OPPOSED in self.doubts:
+            return sure
+        small = max(ratio.ratio, 1 / ratio.ratio) <= 1 + self.verdict.x
+        return sure if small else Certainty.LIKELY
 
     @property
     def says(self) -> str:

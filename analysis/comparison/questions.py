@@ -31,7 +31,7 @@ from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.stats.testing import looks
 from fsmatrix.analysis.stats.testing.signflips import Together
 from fsmatrix.analysis.stats.testing.tests import Correction, correct
-from fsmatrix.analysis.stats.testing.verdict import Kind, Verdict, judge, verdicts
+from fsmatrix.analysis.stats.testing.verdict import CERTAINTY, Kind, Verdict, judge, verdicts
 from fsmatrix.analysis.units import labelled
 from fsmatrix.results.evidence.values import Json
 
@@ -66,6 +66,7 @@ class Question:
             "cells": len(self.columns),
             "p": self.p,
             "kind": self.kind,
+            "certainty": CERTAINTY[self.kind],
             "ratio": self.ratio.to_dict(),
         }
 

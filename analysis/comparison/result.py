@@ -13,6 +13,7 @@ from fsmatrix.analysis.comparison.compared import ComparedSides
 from fsmatrix.analysis.data.cluster import ONE_MACHINE
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.dependence import dependent_words
+from fsmatrix.analysis.stats.testing.verdict import CERTAINTY
 from fsmatrix.analysis.units import labelled
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural
@@ -146,6 +147,7 @@ class Comparison(ComparedSides, Drawn):
                 "says": self.says,
                 "geometric_mean": self.mean.to_dict() if self.mean else None,
                 "geometric_mean_verdict": self.mean_kind,
+                "geometric_mean_certainty": CERTAINTY[self.mean_kind],
                 "questions": [question.to_dict() for question in self.questions],
                 "cells": [
                     {
@@ -154,6 +156,7 @@ class Comparison(ComparedSides, Drawn):
                         "a": c.a,
                         "b": c.b,
                         "kind": c.kind,
+                        "certainty": c.certainty,
                         "verdict": c.verdict.to_dict(),
                         "pooled": c.pooled,
                         "effect": c.effect.to_dict(),

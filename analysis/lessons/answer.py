@@ -10,6 +10,7 @@ from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.lessons.limits import least_attachments
 from fsmatrix.analysis.lessons.overall import TOGETHER
 from fsmatrix.analysis.lessons.words import Bound, Lesson, cell_metric, plural
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.units import METRICS, factor_title, work_kind
 
 MOST_PATTERNS = 6
@@ -33,19 +34,19 @@ def answer(
 
 def _chunks(of_chunk: Sequence[Lesson], bound: Bound) -> list[str]:
     """The chunk sizes that keep a bound, by how many series have each as their answer."""
-    lessons = [lesson for lesson in of_chunk if lesson.sure != "cannot be said"]
+    lessons = [lesson for lesson in of_chunk if lesson.certainty is not Certainty.INVALID]
     if not lessons:
         return []
-    counts = Counter((lesson.short, lesson.sure) for lesson in lessons).most_common(MOST_SIZES)
+    counts = Counter((lesson.short, lesson.partly) for lesson in lessons).most_common(MOST_SIZES)
     shown = ", ".join(
-        f"{short} in {count}{' (in part)' * (sure == 'in part')}" for (short, sure), count in counts
+        f"{short} in {count}{' (in part)' * partly}" for (short, partly), count in counts
     )
     return [f"For {bound.says}: {shown} of {len(lessons)} series."]
 
 
 def _choice(lessons: Sequence[Lesson], of: Study) -> list[str]:
     """Which target, by pattern."""
-    if all(lesson.sure == "cannot be said" for lesson in lessons):
+    if all(lesson.certainty is Certainty.INVALID for lesson in lessons):
         return [f"{lesson.answer[0].upper()}{lesson.answer[1:]}." for lesson in lessons[:1]]
     parts = [
         _together(lesson)
@@ -54,12 +55,12 @@ def _choice(lessons: Sequence[Lesson], of: Study) -> list[str]:
     ]
     lessons = [lesson for lesson in lessons if not lesson.where.startswith(TOGETHER)]
     for short, some in _by_answer(lessons).items():
-        sure = [lesson for lesson in some if lesson.sure == "decided"]
-        partly = [lesson for lesson in some if lesson.sure == "in part"]
+        sure = [lesson for lesson in some if lesson.settled]
+        partly = [lesson for lesson in some if lesson.partly]
         for group, how in ((sure, ""), (partly, " (in part: not each pair is proven)")):
             if group:
                 parts.append(f"{_winner(short)} in {_patterns(group)}{how}")
-    rest = [lesson for lesson in lessons if lesson.sure == "too few"]
+    rest = [lesson for lesson in lessons if lesson.certainty is Certainty.UNDECIDED]
     if rest and not parts:
         first = f"No target is proven to be faster in {_patterns(rest)}"
         ways = {lesson.answer for lesson in rest}
@@ -67,7 +68,7 @@ def _choice(lessons: Sequence[Lesson], of: Study) -> list[str]:
         why = {lesson.why for lesson in rest}
         return [f"{sentence}: {rest[0].why}." if len(why) == 1 and rest[0].why else f"{sentence}."]
     if rest:
-        parts.append(f"not yet proven in {_patterns(rest)}")
+        parts.append(f"{Certainty.UNDECIDED} in {_patterns(rest)}")
     return [f"By {_metrics(of)}: {'; '.join(parts)}."]
 
 
@@ -119,13 +120,14 @@ def _patterns(some: Sequence[Lesson]) -> str:
 
 
 def _sure(lessons: Sequence[Lesson], of: Study) -> str:
-    asked = [lesson for lesson in lessons if lesson.sure != "not asked"]
-    counts = Counter(lesson.sure for lesson in asked)
+    asked = [lesson for lesson in lessons if lesson.certainty is not None]
+    proven = sum(lesson.settled for lesson in asked)
+    partly = sum(lesson.partly for lesson in asked)
     low, high = least_attachments(of.valued)
     each = plural(low, "attachment") if low == high else f"{low} to {high} attachments"
-    sentence = f"{counts['decided']} of {plural(len(asked), 'answer')} proven"
-    if counts["in part"]:
-        sentence += f", {counts['in part']} in part"
+    sentence = f"{proven} of {plural(len(asked), 'answer')} proven"
+    if partly:
+        sentence += f", {partly} in part"
     sentence += f", from {each} per cell"
     if of.cluster.emulated:
         made_up = ", ".join(

@@ -20,7 +20,8 @@ from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.words import ahead
 from fsmatrix.analysis.data.roles import ROLES, Key, pattern_of
 from fsmatrix.analysis.lessons.overall import overall
-from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, few, names, plural, times
+from fsmatrix.analysis.lessons.words import Lesson, few, names, plural, times, unanswerable
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.words import inverted
 from fsmatrix.analysis.units import OWN, labelled
@@ -60,9 +61,7 @@ def backend_lessons(
     `targets`: two or more; `comparisons`, `refused`: as `pairs_compared` gives them.
     """
     if not comparisons:
-        return [
-            Lesson("backend", "", (), "cannot be said", why, "cannot be said") for why in refused
-        ], []
+        return [unanswerable("backend", why) for why in refused], []
     groups: dict[Key, list[PairwiseResult]] = defaultdict(list)
     several = _varying([cell for comparison in comparisons for cell in comparison.cells])
     for comparison in comparisons:
@@ -80,13 +79,13 @@ def only_one(targets: Sequence[str], lost: Mapping[str, str]) -> Lesson:
     """The lesson where one target has a value at most; `lost`: the other ones, and why."""
     if not lost:
         answer = f"one target ({', '.join(targets)}): nothing to choose between"
-        return Lesson("backend", "", (), "cannot be said", answer, "cannot be said")
+        return unanswerable("backend", answer)
     answer = (
         f"no choice is possible: of {len(targets) + len(lost)} targets only "
         f"{', '.join(targets)} gave a result"
     )
     why = "; ".join(f"{name}: {reason}" for name, reason in lost.items())
-    return Lesson("backend", "", (), "cannot be said", answer, "cannot be said", why)
+    return unanswerable("backend", answer, why=why)
 
 
 def pairs_compared(
@@ -131,12 +130,12 @@ def _lesson(key: Key, duels: Sequence[PairwiseResult]) -> Lesson:
     front = [name for name in contenders if name not in beaten]
     open_ = [cell for d in duels for cell in d.undecided]
     won = [cell for d in duels for name in (d.a, d.b) for cell in d.wins(name)]
-    sure: Sure = "in part" if open_ else "decided"
+    sure = Certainty.PROVEN
     choice: tuple[str, ...] = ()
     if not won:
-        short = "no difference" if not open_ else UNDECIDED
+        sure = Certainty.UNDECIDED if open_ else Certainty.EQUAL
+        short = sure.value if open_ else "no difference"
         answer = _no_winner(duels)
-        sure = "too few" if open_ else "decided"
         choice = () if open_ else tuple(contenders)
     elif len(front) == 1 and all(d.wins(front[0]) for d in duels if front[0] in (d.a, d.b)):
         short, choice = front[0], (front[0],)
@@ -159,6 +158,7 @@ def _lesson(key: Key, duels: Sequence[PairwiseResult]) -> Lesson:
         choice,
         tuple(_stands_on(duels)),
         doubts,
+        partly=bool(won and open_),
     )
 
 
@@ -235,7 +235,7 @@ def _between(front: Sequence[str], duels: Sequence[PairwiseResult]) -> str:
         return f"no difference larger than {100 * inner[0].whole.tolerance:.3g} % between them"
     cells = [cell for d in inner for cell in d.cells if cell.kind != "no difference"]
     if len(inner) > 1:
-        return f"not yet proven which of them in {plural(len(cells), 'cell')}"
+        return f"undecided which of them in {plural(len(cells), 'cell')}"
     (d,) = inner
     return ahead(d.a, d.b, cells, d.whole.metric.more_is_better, against=True)
 
@@ -281,7 +281,7 @@ def _open_words(duels: Sequence[PairwiseResult]) -> str:
     whole = duels[0].whole
     have = min(min(cell.ratio.units) for cell in open_)
     need = fewest_blocks(whole)
-    parts = [f"{len(open_)} of {plural(count, 'cell')} not yet proven"] * (len(open_) < count)
+    parts = [f"{len(open_)} of {plural(count, 'cell')} undecided"] * (len(open_) < count)
     if have < need:
         parts.append(few(have, need))
     return "; ".join(parts)

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.data.study import Study, Values, ratio_of
 from fsmatrix.analysis.lessons.words import (
-    UNDECIDED,
     Bound,
     Lesson,
-    Sure,
     attachments,
     doubts_of,
     few,
@@ -25,7 +23,9 @@ from fsmatrix.analysis.lessons.words import (
     share_of,
     times,
     too_few,
+    unanswerable,
 )
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import METRICS
@@ -47,31 +47,15 @@ def chunk_lessons(s: Setting) -> list[Lesson]:
     if "chunk" not in s.of.varying:
         labels = [s.of.label("chunk", level) for level in s.of.levels("chunk", s.of.valued)]
         why = f"one chunk size ({labels[0]})" if labels else "no chunk size was recorded"
-        return [
-            Lesson(
-                "chunk",
-                "",
-                (),
-                "cannot be said",
-                f"{why}: nothing to choose from",
-                "cannot be said",
-            )
-        ]
+        return [unanswerable("chunk", f"{why}: nothing to choose from")]
     return [_lesson(s, key, cells) for key, cells in s.of.series("chunk").items()]
 
 
 def _lesson(s: Setting, key: Key, cells: Sequence[Values]) -> Lesson:
     where = s.of.describe(key)
     if len(cells) < 2:
-        return Lesson(
-            "chunk",
-            where,
-            key,
-            "cannot be said",
-            f"only {_size(s, cells[0])} has a value",
-            "cannot be said",
-            cells=(_size(s, cells[0]),),
-        )
+        only = _size(s, cells[0])
+        return unanswerable("chunk", f"only {only} has a value", where, key, cells=(only,))
     answer = _growth(s, cells) if s.bound is None else _bounded(s, cells, s.bound)
     chosen = answer.chosen
     return Lesson(
@@ -80,12 +64,13 @@ def _lesson(s: Setting, key: Key, cells: Sequence[Values]) -> Lesson:
         key,
         answer.short,
         answer.answer,
-        answer.sure,
+        answer.certainty,
         answer.why,
         tuple(cell.number("chunk") for cell in chosen),
         tuple(_size(s, cell) for cell in cells),
         doubts_of(chosen or cells),
         chosen[0].median if len(chosen) == 1 else None,
+        answer.partly,
     )
 
 
@@ -94,8 +79,9 @@ class _Answer:
     chosen: tuple[Values, ...]
     short: str
     answer: str
-    sure: Sure
+    certainty: Certainty
     why: str = ""
+    partly: bool = False
 
 
 def _bounded(s: Setting, cells: Sequence[Values], bound: Bound) -> _Answer:
@@ -106,7 +92,7 @@ def _bounded(s: Setting, cells: Sequence[Values], bound: Bound) -> _Answer:
             (),
             "cannot be said",
             f"no {bound.name} was measured (a percentile q needs 10/(1-q) operations in a run)",
-            "cannot be said",
+            Certainty.INVALID,
         )
     met = [c for c, m in measured if m.decides and m.high < bound.seconds]
     open_ = [
@@ -140,9 +126,8 @@ def _bounded(s: Setting, cells: Sequence[Values], bound: Bound) -> _Answer:
         f"{short}: {_bandwidth(best)}, {_latency(s, best, bound)}"
         f"{' at ' + _size(s, best) if ties else ''}, {attachments(chosen)}"
     )
-    return _Answer(
-        chosen, short, answer, "in part" if unsure or rivals else "decided", "; ".join(why)
-    )
+    partly = bool(unsure or rivals)
+    return _Answer(chosen, short, answer, Certainty.PROVEN, "; ".join(why), partly)
 
 
 def _none_met(
@@ -159,16 +144,15 @@ def _none_met(
             (),
             "none",
             f"no chunk size keeps {bound.says}: {sentence}, {attachments(c for c, _ in measured)}",
-            "decided",
+            Certainty.PROVEN,
         )
     weak = [m for _, m in measured if not m.decides]
     why = few(min(c.median.independent for c in open_)) if weak and open_ else ""
     if blank:
         lacking = f"no {bound.name} of {names([_size(s, c) for c in blank])}"
         why = f"{why}; {lacking}" if why else lacking
-    return _Answer(
-        (), UNDECIDED, f"no chunk size is shown to keep {bound.says}: {sentence}", "too few", why
-    )
+    answer = f"no chunk size is shown to keep {bound.says}: {sentence}"
+    return _Answer((), Certainty.UNDECIDED.value, answer, Certainty.UNDECIDED, why)
 
 
 def _ties(s: Setting, best: Values, met: Sequence[Values]) -> tuple[list[Values], str]:
@@ -187,7 +171,7 @@ def _ties(s: Setting, best: Values, met: Sequence[Values]) -> tuple[list[Values]
                 f"{_size(s, cell)} over {_size(s, best)}: {times(r)}, "
                 f"{too_few(r, s.tolerance, share)}"
             )
-    return ties, f"which is faster is not yet proven: {names(open_)}" if open_ else ""
+    return ties, f"which is faster is undecided: {names(open_)}" if open_ else ""
 
 
 def _growth(s: Setting, cells: Sequence[Values]) -> _Answer:
@@ -206,7 +190,7 @@ def _growth(s: Setting, cells: Sequence[Values]) -> _Answer:
             (cell,),
             _size(s, cell),
             answer,
-            "decided",
+            Certainty.PROVEN,
             f"none up to {_size(s, last)} gives {s.tolerance:.1%} more",
         )
     begin = cells[earlier[0]]
@@ -215,8 +199,9 @@ def _growth(s: Setting, cells: Sequence[Values]) -> _Answer:
         (cell,),
         f"{_size(s, cell)} at the latest",
         answer,
-        "in part",
+        Certainty.PROVEN,
         f"{_size(s, begin)} may be enough: {too_few(r, s.tolerance, share) if r else ''}",
+        partly=True,
     )
 
 
@@ -237,16 +222,16 @@ def _at_the_end(
             (last,),
             f"{_size(s, last)} or more",
             f"{_size(s, last)}, the largest measured: {number}",
-            "decided",
+            Certainty.PROVEN,
             f"still grows there: {sentence}; larger ones were not measured",
         )
     cell, r = open_[-1]
     why = f"{_size(s, cell)} may be enough: {too_few(r, s.tolerance, share)}"
     return _Answer(
         (),
-        UNDECIDED,
-        f"where growth ends is not yet proven: {sentence}, {attachments(cells)}",
-        "too few",
+        Certainty.UNDECIDED.value,
+        f"where growth ends is undecided: {sentence}, {attachments(cells)}",
+        Certainty.UNDECIDED,
         why,
     )
 

@@ -29,7 +29,7 @@ from fsmatrix.analysis.lessons.nodes import node_lessons
 from fsmatrix.analysis.lessons.processes import process_lessons
 from fsmatrix.analysis.lessons.ranking import ranked
 from fsmatrix.analysis.lessons.result import Lessons
-from fsmatrix.analysis.lessons.words import Bound, Lesson
+from fsmatrix.analysis.lessons.words import Bound, unanswerable
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.stats.testing.tests import ALPHA
 from fsmatrix.analysis.steps import step
@@ -68,7 +68,7 @@ def lessons(
     apart = few and not of.cluster.one_machine
     compared, refused = pairs_compared(ds, targets if apart else (), options)
     if of.cluster.one_machine:
-        answers = [Lesson("backend", "", (), "cannot be said", ONE_MACHINE, "cannot be said")]
+        answers = [unanswerable("backend", ONE_MACHINE)]
     elif not few:
         answers = ranked(of, targets)
     elif len(targets) < 2:

@@ -6,38 +6,33 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import get_args
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.roles import level_text
 from fsmatrix.analysis.data.study import Study
-from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, names
+from fsmatrix.analysis.lessons.words import IN_PART, STATES, Lesson, names
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.units import Level
 
 MOST_LINES = 8  # of one question, one a lesson; more are grouped by answer
 OWN_WORDS = ("interface", "pattern", "chunk", "target", "workload", "phase")
-STATES: dict[Sure, str] = {
-    "decided": "proven", "in part": "proven in part", "too few": "not yet proven",
-    "cannot be said": "without data", "not asked": "not asked",
-}  # fmt: skip
 
 
 def counted(lessons: Sequence[Lesson]) -> str:
     """How many lessons are how sure."""
     if len(lessons) == 1:
-        return f"{STATES[lessons[0].sure]}."
-    counts = Counter(lesson.sure for lesson in lessons)
-    order: tuple[Sure, ...] = get_args(Sure)
-    return ", ".join(f"{counts[s]} {STATES[s]}" for s in order if counts[s]) + "."
+        return f"{lessons[0].state}."
+    counts = Counter(lesson.state for lesson in lessons)
+    return ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]) + "."
 
 
 def lines(lessons: Sequence[Lesson], of: Study) -> list[str]:
     """Each lesson, or one line for all that have one answer and are as sure of it."""
     if len(lessons) <= MOST_LINES:
         return _each(lessons)
-    groups: dict[tuple[str, Sure], list[Lesson]] = {}
+    groups: dict[tuple[str, str], list[Lesson]] = {}
     for lesson in lessons:
-        groups.setdefault((lesson.short, lesson.sure), []).append(lesson)
+        groups.setdefault((lesson.short, lesson.state), []).append(lesson)
     ordered = sorted(groups.values(), key=lambda some: -len(some))
     return [_group(some, lessons, of) for some in ordered]
 
@@ -54,14 +49,14 @@ def _each(lessons: Sequence[Lesson]) -> list[str]:
         replace(lesson, doubts=tuple(d for d in lesson.doubts if d not in every))
         for lesson in lessons
     ]
-    return start + [_state(lesson.sure) + lesson.says for lesson in own]
+    return start + [_state(lesson) + lesson.says for lesson in own]
 
 
 def _group(some: Sequence[Lesson], lessons: Sequence[Lesson], of: Study) -> str:
     first = some[0]
     if len(some) == 1:
-        return _state(first.sure) + first.says
-    state = "" if first.short == UNDECIDED else _state(first.sure)
+        return _state(first) + first.says
+    state = "" if first.short == first.state else _state(first)
     sentence = f"{state}{first.short}: {len(some)} of {len(lessons)}"
     where = _where(some, lessons, of)
     sentence += f" ({where})" if where else ""
@@ -69,7 +64,7 @@ def _group(some: Sequence[Lesson], lessons: Sequence[Lesson], of: Study) -> str:
     if len(values) == len(some):
         unit = units.fitting("bandwidth", values)
         low, high = (units.text(end(values), unit) for end in (min, max))
-        open_ = f" {first.where}: {first.why}." if first.sure == "in part" else ""
+        open_ = f" {first.where}: {first.why}." if first.partly else ""
         return f"{sentence}; there {low} to {high} {unit.label}.{open_}"
     return f"{sentence}. One of them: {first.where}: {first.answer}" + (
         f"; {first.why}." if first.why else "."
@@ -111,5 +106,5 @@ def _described(name: str, levels: Sequence[Level], of: Study) -> str:
     return shown if name in OWN_WORDS else f"{of.title(name)} {shown}"
 
 
-def _state(sure: Sure) -> str:
-    return f"[{STATES[sure]}] " if sure in ("too few", "in part") else ""
+def _state(lesson: Lesson) -> str:
+    return f"[{lesson.state}] " if lesson.state in (Certainty.UNDECIDED, IN_PART) else ""

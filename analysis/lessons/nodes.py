@@ -14,18 +14,18 @@ import xarray as xr
 
 from fsmatrix.analysis.data.study import Study, Values
 from fsmatrix.analysis.lessons.words import (
-    UNDECIDED,
     Lesson,
-    Sure,
     attachments,
     doubts_of,
     few,
     measured,
     plural,
+    unanswerable,
 )
 from fsmatrix.analysis.questions.scalability import scalability as scaling
 from fsmatrix.analysis.questions.scalability.laws import FEWEST_LEVELS
 from fsmatrix.analysis.questions.scalability.series import NodeSeries
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.units import METRICS, Level
 
@@ -63,9 +63,10 @@ class _Series:
 class _Answer:
     short: str
     answer: str
-    sure: Sure
+    certainty: Certainty
     why: str
     place: int = -1  # of the step that was chosen
+    partly: bool = False
 
 
 def node_lessons(
@@ -75,7 +76,7 @@ def node_lessons(
     try:
         scalability = scaling.scalability(ds, "bandwidth", where=where, studied=of)
     except ValueError as error:
-        return [Lesson("nodes", "", (), "cannot be said", str(error), "cannot be said")]
+        return [unanswerable("nodes", str(error))]
     if bandwidth is None:
         grown = [sentence for sentence in scalability.says if sentence.startswith("Bandwidth from")]
         growth = "; ".join(grown).rstrip(".") or "one number of storage nodes only"
@@ -86,7 +87,7 @@ def node_lessons(
                 (),
                 "no bandwidth asked for",
                 growth,
-                "not asked" if grown else "cannot be said",
+                None if grown else Certainty.INVALID,
             )
         ]
     marked = scalability.study.cluster.emulated.get(NODES, "")
@@ -120,12 +121,13 @@ def _lesson(scalability: scaling.Scalability, series: _Series) -> Lesson:
         series.line.key,
         answer.short,
         answer.answer,
-        answer.sure,
+        answer.certainty,
         answer.why,
         (int(series.line.steps[answer.place].nodes),) if chosen else (),
         series.shown,
         doubts_of([series.cells[answer.place]] if chosen else series.cells),
         series.cells[answer.place].median if chosen else None,
+        answer.partly,
     )
 
 
@@ -134,7 +136,6 @@ def _reached(series: _Series, place: int) -> _Answer:
     shown, number = series.shown[place], series.number(place)
     answer = f"{shown}: {number}, {attachments([series.cells[place]])}"
     open_ = [i for i in range(place) if not series.misses(i)]
-    sure: Sure = "in part" if open_ else "decided"
     short = f"{shown} at the latest" if open_ else shown
     if place == 0:
         short, why = f"{shown} or fewer", "fewer were not measured"
@@ -146,9 +147,8 @@ def _reached(series: _Series, place: int) -> _Answer:
             why += f", and none between were measured{_model(series)}"
     later = [i for i in range(place + 1, len(series.cells)) if not series.reaches(i)]
     if later:
-        sure = "in part"
         why += f"; yet {series.shown[later[0]]} are not proven to: {series.number(later[0])}"
-    return _Answer(short, answer, sure, why, place)
+    return _Answer(short, answer, Certainty.PROVEN, why, place, bool(open_ or later))
 
 
 def _missed(series: _Series) -> _Answer:
@@ -163,7 +163,10 @@ def _missed(series: _Series) -> _Answer:
         why = f"that takes {FEWEST_LEVELS} numbers of nodes" if lacking else series.line.why_no_laws
         beyond = f", and no law was fitted to extrapolate ({why})"
     return _Answer(
-        f"not reached at {series.shown[-1]}", answer, "decided", f"more were not measured{beyond}"
+        f"not reached at {series.shown[-1]}",
+        answer,
+        Certainty.PROVEN,
+        f"more were not measured{beyond}",
     )
 
 
@@ -174,7 +177,7 @@ def _open(series: _Series, near: int) -> _Answer:
     )
     have = series.cells[near].median.independent
     why = few(have) if have < SMALLEST else "more attachments would narrow it down"
-    return _Answer(UNDECIDED, answer, "too few", why)
+    return _Answer(Certainty.UNDECIDED.value, answer, Certainty.UNDECIDED, why)
 
 
 def _model(series: _Series) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fsmatrix.analysis.comparison.result import Comparison
-from fsmatrix.analysis.lessons.words import UNDECIDED, Lesson, Sure, plural
+from fsmatrix.analysis.lessons.words import Lesson, plural
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.testing.tests import correct
 from fsmatrix.analysis.stats.testing.verdict import Kind, judge
 from fsmatrix.analysis.stats.words import inverted, not_proven, whole
@@ -46,8 +47,11 @@ def _of_part(comparisons: Sequence[Comparison], targets: Sequence[str], part: st
             )
     best = next((name for name in targets if len(losers[name]) == len(targets) - 1), "")
     alike = len(with_mean) == len(comparisons) and all(kind == "no difference" for kind in kinds)
-    sure: Sure = "decided" if best or alike else "in part" if any(losers.values()) else "too few"
-    short = best or ("no difference" if alike else UNDECIDED)
+    partly = not best and not alike and any(losers.values())
+    sure = Certainty.PROVEN if best or partly else Certainty.UNDECIDED
+    if alike:
+        sure = Certainty.EQUAL
+    short = best or ("no difference" if alike else Certainty.UNDECIDED.value)
     return [
         Lesson(
             "backend",
@@ -67,6 +71,7 @@ def _of_part(comparisons: Sequence[Comparison], targets: Sequence[str], part: st
                 f"{comparison.a} against {comparison.b}: {plural(len(comparison.cells), 'cell')}"
                 for comparison in with_mean
             ),
+            partly=partly,
         )
     ]
 

@@ -9,16 +9,16 @@ import xarray as xr
 
 from fsmatrix.analysis.data.study import Study, Values
 from fsmatrix.analysis.lessons.words import (
-    UNDECIDED,
     Lesson,
-    Sure,
     attachments,
     doubts_of,
     few,
     measured,
+    unanswerable,
 )
 from fsmatrix.analysis.questions.bottleneck import bottleneck as bottlenecks
 from fsmatrix.analysis.questions.bottleneck.result import Bottleneck, GrowthStep, GrowthVerdict
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.units import METRICS, Level, brief
 
@@ -30,11 +30,7 @@ def process_lessons(of: Study, ds: xr.Dataset, where: Mapping[str, Level]) -> li
     if "processes" not in of.varying:
         labels = [of.label("processes", level) for level in of.levels("processes", of.valued)]
         why = f"one level ({labels[0]})" if labels else "no number of processes was recorded"
-        return [
-            Lesson(
-                "processes", "", (), "cannot be said", f"{why}: nothing can grow", "cannot be said"
-            )
-        ]
+        return [unanswerable("processes", f"{why}: nothing can grow")]
     bottleneck = bottlenecks.bottleneck(ds, where=where, bandwidth=of)
     series = bottleneck.study.series("processes")
     lessons = []
@@ -45,16 +41,9 @@ def process_lessons(of: Study, ds: xr.Dataset, where: Mapping[str, Level]) -> li
     for key, cells in series.items():
         if len(cells) < 2:
             sentence = bottleneck.study.label("processes", cells[0].level("processes"))
-            lessons.append(
-                Lesson(
-                    "processes",
-                    bottleneck.study.describe(key),
-                    key,
-                    "cannot be said",
-                    f"only {sentence} has a value",
-                    "cannot be said",
-                )
-            )
+            described = bottleneck.study.describe(key)
+            answer = f"only {sentence} has a value"
+            lessons.append(unanswerable("processes", answer, described, key))
     return lessons
 
 
@@ -84,12 +73,13 @@ def _processes(
             verdict.key,
             short,
             answer,
-            "in part" if late else "decided",
+            Certainty.PROVEN,
             why,
             (at.number("processes"),),
             tuple(shown),
             doubts_of(cells),
             at.median,
+            late,
         )
     return _no_end(bottleneck, verdict, cells, shown, doubts_of(cells))
 
@@ -104,13 +94,13 @@ def _no_end(
     """It still grows at the largest number, or that cannot be told."""
     last = verdict.steps[-1]
     number = f"{measured(cells[-1].median, RATE)}, {attachments(cells)}"
-    sure: Sure = "too few"
+    sure = Certainty.UNDECIDED
     if last.growth == "grows":
-        short, sure = "beyond what was measured", "decided"
+        short, sure = "beyond what was measured", Certainty.PROVEN
         answer = f"still grows at {shown[-1]}: {number}; from {last.before:g} {_percent(last)}"
         why = "more processes were not measured"
     else:
-        short = UNDECIDED
+        short = sure.value
         answer = (
             f"growth may end before {shown[-1]}: {number}; from {last.before:g} {_percent(last)}"
         )

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from fsmatrix.analysis.data.roles import ROLES, Key, pattern_of
 from fsmatrix.analysis.data.study import Study, Values
 from fsmatrix.analysis.lessons.words import (
-    UNDECIDED,
     Lesson,
     cell_metric,
     measured,
     names,
     plural,
 )
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
 from fsmatrix.analysis.units import factor_title, labelled, metric_of
 
@@ -88,9 +88,9 @@ def _lesson(of: Study, key: Key, order: Sequence[Values], why: str) -> Lesson:
         "backend",
         ", ".join(labelled(n, v) for n, v in key),
         key,
-        UNDECIDED,
+        Certainty.UNDECIDED.value,
         answer,
-        "too few",
+        Certainty.UNDECIDED,
         why,
         (),
         tuple(every),

@@ -11,13 +11,29 @@ from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.lessons.answer import answer
 from fsmatrix.analysis.lessons.lines import counted, lines
-from fsmatrix.analysis.lessons.words import TITLES, Bound, Lesson, Question, rate_text
+from fsmatrix.analysis.lessons.words import (
+    IN_PART,
+    NO_DATA,
+    NOT_ASKED,
+    TITLES,
+    Bound,
+    Lesson,
+    Question,
+    rate_text,
+)
 from fsmatrix.analysis.result import Drawn, plain
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
 from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# what `--json` called them before there was one word for each
+FORMER = {
+    Certainty.PROVEN: "decided", Certainty.EQUAL: "decided", IN_PART: "in part",
+    Certainty.UNDECIDED: "too few", NO_DATA: "cannot be said", NOT_ASKED: "not asked",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -118,7 +134,7 @@ class Lessons(Drawn):
                     "question": lesson.question,
                     "where": lesson.where or "all",
                     "answer": lesson.short,
-                    "sure": lesson.sure,
+                    "sure": lesson.state,
                     f"median, {unit.label}": m.median / unit.divisor,
                     f"low, {unit.label}": m.low / unit.divisor,
                     f"high, {unit.label}": m.high / unit.divisor,
@@ -141,7 +157,12 @@ class Lessons(Drawn):
                 "tolerance": self.tolerance,
                 "alpha": self.alpha,
                 "lessons": [
-                    {**vars(lesson), "levels": dict(lesson.levels), "says": lesson.says}
+                    {
+                        **vars(lesson),
+                        "levels": dict(lesson.levels),
+                        "says": lesson.says,
+                        "sure": FORMER[lesson.state],
+                    }
                     for lesson in self.lessons
                 ],
                 "limits": self.limits,

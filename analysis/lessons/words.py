@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.doubts import doubts_of as cell_doubts
@@ -14,6 +14,7 @@ from fsmatrix.analysis.data.matrices import DECIMAL
 from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.data.study import Values
 from fsmatrix.analysis.stats import repetitions
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median
 from fsmatrix.analysis.stats.testing.verdict import more
@@ -23,7 +24,6 @@ from fsmatrix.results.units import UnitError, parse_duration
 from fsmatrix.results.units import plural as plural
 
 Question = Literal["backend", "chunk", "processes", "nodes"]
-Sure = Literal["decided", "in part", "too few", "cannot be said", "not asked"]
 TITLES: dict[Question, str] = {
     "backend": "Which target for which pattern",
     "chunk": "Best chunk size",
@@ -31,7 +31,10 @@ TITLES: dict[Question, str] = {
     "nodes": "Storage nodes for a bandwidth",
 }
 MOST_NAMES = 3
-UNDECIDED = "not yet proven"  # `short` of what is open
+IN_PART, NO_DATA, NOT_ASKED = "proven in part", "without data", "not asked"
+STATES = (
+    Certainty.PROVEN, IN_PART, Certainty.EQUAL, Certainty.UNDECIDED, NO_DATA, NOT_ASKED
+)  # fmt: skip
 LATENCIES = {
     name.removeprefix("latency_").replace("_", "."): name
     for name, metric in METRICS.items()
@@ -64,9 +67,9 @@ class Bound:
 class Lesson:
     """One answer.  `levels`, `choice`: machine-readable; the rest for readers.
 
-    `decided`: every claim of the answer has its interval or corrected p.  `in part`: what is
-    said holds, but something beside it is open (`why`).  `too few`: only ranges, or intervals
-    that leave it open.  `cannot be said`: the data cannot answer at all.
+    `proven`, `equal`: every claim of the answer has its interval or corrected p; `partly`: what is
+    said holds, but something beside it is open (`why`).  `undecided`: only ranges, or intervals
+    that leave it open.  `invalid`: the data cannot answer at all.
     """
 
     question: Question
@@ -74,12 +77,26 @@ class Lesson:
     levels: Key
     short: str  # a few words; equal in lessons that agree
     answer: str  # with number, interval, attachments; no full stop
-    sure: Sure
+    certainty: Certainty | None  # None: not asked
     why: str = ""  # what decides, or why not
     choice: tuple[Level, ...] = ()  # chunk sizes, processes, nodes or targets; none if open
     cells: tuple[str, ...] = ()  # what it stands on
     doubts: tuple[str, ...] = ()
     estimate: Median | None = field(default=None, compare=False)  # of the choice, SI units
+    partly: bool = False
+
+    @property
+    def settled(self) -> bool:
+        """Whether the whole answer holds."""
+        return self.certainty is not None and self.certainty.settled and not self.partly
+
+    @property
+    def state(self) -> str:
+        """How sure it is, in words: one of STATES."""
+        if self.certainty is None:
+            return NOT_ASKED
+        word = {Certainty.INVALID: NO_DATA}.get(self.certainty, self.certainty.value)
+        return IN_PART if self.partly else word
 
     @property
     def says(self) -> str:
@@ -88,6 +105,13 @@ class Lesson:
         more_said = f"; {self.why}" if self.why else ""
         doubt = f" In doubt: {', '.join(self.doubts)}." if self.doubts else ""
         return f"{start}{self.answer}{more_said}.{doubt}"
+
+
+def unanswerable(
+    question: Question, answer: str, where: str = "", levels: Key = (), **more: Any
+) -> Lesson:
+    """The lesson where the data cannot answer, for this reason."""
+    return Lesson(question, where, levels, "cannot be said", answer, Certainty.INVALID, **more)
 
 
 def bound_of(text: str) -> Bound:

@@ -14,6 +14,7 @@ from fsmatrix.analysis.report.matrix import Box
 from fsmatrix.analysis.report.shades import OTHER
 from fsmatrix.analysis.standings.standing import Pair
 from fsmatrix.analysis.standings.standings import Standing
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.words import lead
 from fsmatrix.analysis.units import Unit, brief
 
@@ -74,13 +75,11 @@ def pair_says(seen: tuple[Pair, str]) -> str:
     wins, blocks = pair.blocks(first)
     if blocks > 1:
         sentence += f", ahead in {'all ' if wins == blocks else f'{wins} of '}{blocks} blocks"
-    if pair.state == "equal":
+    if pair.state is Certainty.EQUAL:
         return f"{sentence}: no difference larger than {100 * pair.cell.verdict.x:.3g} %"
-    if pair.state == "unclear" and interval.kind != "interval":
+    if pair.state is Certainty.UNDECIDED and interval.kind != "interval":
         return f"{sentence}: too few blocks to tell"
-    return f"{sentence}: " + {"unclear": "may be chance", "likely": "likely, not yet proven"}.get(
-        pair.state, pair.state
-    )
+    return f"{sentence}: {'may be chance' if pair.state is Certainty.UNDECIDED else pair.state}"
 
 
 def _drawing(cell: Standing, colours: Mapping[str, str]) -> Markup:

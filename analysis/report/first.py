@@ -14,7 +14,6 @@ from fsmatrix.analysis.lessons.result import Lessons
 from fsmatrix.analysis.report import evidence, matrix
 from fsmatrix.analysis.standings.places import Places, places
 from fsmatrix.analysis.standings.sentences import Extremes, Sentences, extremes, sentences
-from fsmatrix.analysis.standings.standing import MARKS, MEANING
 from fsmatrix.analysis.standings.standings import standings
 
 
@@ -52,5 +51,5 @@ def first_screen(
         evidence=tuple(evidence.evidence(box, cell, colours) for box, cell in drawn.cells),
         sentences=sentences(where, campaign_json(ds), place),
         targets=tuple(extremes(where)),
-        legend=tuple((s, m, MEANING[s]) for s, m in MARKS.items() if s in drawn.states),
+        legend=tuple((state, state.mark, state.meaning) for state in drawn.states),
     )

@@ -14,8 +14,9 @@ from fsmatrix.analysis.comparison.compared import sortable
 from fsmatrix.analysis.data.cells import Cell, sort_key
 from fsmatrix.analysis.draw.layout import ROW_NAMES, X_NAMES, groups
 from fsmatrix.analysis.report.shades import Shade, shade
-from fsmatrix.analysis.standings.standing import MARKS, ahead_by
+from fsmatrix.analysis.standings.standing import ahead_by
 from fsmatrix.analysis.standings.standings import Standing, Standings
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.units import Level, Unit, fitting, level_text, text
 from fsmatrix.results.units import plural
 
@@ -70,7 +71,7 @@ class Picture:
     @property
     def lost(self) -> bool:
         """Whether a target has no valid value in a cell where others are compared."""
-        return any(cell.lost and cell.state != "invalid" for _, cell in self.cells)
+        return any(cell.lost and cell.state != Certainty.INVALID for _, cell in self.cells)
 
     @property
     def doubtful(self) -> str:
@@ -84,10 +85,10 @@ class Picture:
         return any(box.values for box, _ in self.cells)
 
     @property
-    def states(self) -> list[str]:
+    def states(self) -> list[Certainty]:
         """Those that there are, for the legend."""
         present = {box.state for box, _ in self.cells}
-        return [state for state in MARKS if state in present]
+        return [state for state in Certainty if state in present]
 
 
 def picture(
@@ -175,7 +176,7 @@ class _Drawing:
         who, how_much = short(cell, self.called)
         box = Box(
             number=len(self.boxes) + 1,
-            mark=MARKS[cell.state],
+            mark=cell.state.mark,
             who=who,
             how_much=how_much,
             says=says(cell),
@@ -220,20 +221,20 @@ def short(cell: Standing, called: Mapping[str, str] | None = None) -> tuple[str,
     first = " | ".join((called or {}).get(name, name) for name in cell.order.leaders)
     if cell.leaders:
         return first, ahead_by(cell.margin)
-    if cell.state == "equal":
+    if cell.state is Certainty.EQUAL:
         return "equal", ""
-    if cell.state == "invalid":
+    if cell.state is Certainty.INVALID:
         return "failed" if all("failed" in why for _, why in cell.lost) else "invalid", ""
     if len(cell.values) < 2:
         return "one target", ""
     if is_untold(cell):
         return f"{plural(cell.blocks, 'block')}, {_unit(cell).label}", ""
-    return first if len(cell.order.groups) > 1 else "unclear", ""
+    return first if len(cell.order.groups) > 1 else Certainty.UNDECIDED, ""
 
 
 def is_untold(cell: Standing) -> bool:
     """Whether it has too few blocks for an interval of any ratio."""
-    compared = len(cell.values) > 1 and cell.state == "unclear"
+    compared = len(cell.values) > 1 and cell.state is Certainty.UNDECIDED
     return compared and not any(pair.cell.ratio.kind == "interval" for pair in cell.pairs)
 
 
@@ -259,9 +260,9 @@ def says(cell: Standing) -> str:
         verb = "is" if len(cell.leaders) == 1 else "are"
         who = " and ".join(cell.leaders)
         return f"{start}{who} {verb} ahead by {ahead_by(cell.margin)}, {cell.state}"
-    if cell.state == "equal":
+    if cell.state is Certainty.EQUAL:
         return f"{start}no difference that matters"
-    if cell.state == "invalid":
+    if cell.state is Certainty.INVALID:
         return start + "; ".join(f"{name}: {why}" for name, why in cell.lost)
     if len(cell.order.groups) > 1:
         behind = [name for group in cell.order.groups[1:] for name in group]
@@ -269,6 +270,6 @@ def says(cell: Standing) -> str:
     if is_untold(cell):
         blocks, values = plural(cell.blocks, "block"), "; ".join(medians(cell))
         return f"{start}{blocks}, too little data: {values}; {_unit(cell).label}"
-    if short(cell)[0] == "unclear":
+    if short(cell)[0] == Certainty.UNDECIDED:
         return f"{start}the difference may be chance"
     return f"{start}{short(cell)[0]}, too little data"

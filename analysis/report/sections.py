@@ -96,7 +96,7 @@ def sections(
 
 def _lessons(lessons: Lessons) -> Iterator[Block]:
     for group in lessons.groups:
-        decided = any(lesson.sure == "decided" for lesson in group.lessons)
+        decided = any(lesson.settled for lesson in group.lessons)
         drawn = group.question == "chunk" and decided and not lessons.drawable
         images, notes = _pictured(lessons) if drawn else ((), ())
         heading = f"{group.title}: {group.summary.removesuffix('.')}"

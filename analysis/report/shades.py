@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fsmatrix.analysis.standings.standings import Standing
+from fsmatrix.analysis.stats.certainty import Certainty
 
 STEPS = (1.25, 2.0)  # margins from which a colour is one step stronger
 PROVEN = (0.6, 0.8, 1.0)  # share of the leader's colour for each step
@@ -30,9 +31,9 @@ class Shade:
 
 def shade(cell: Standing, colours: Mapping[str, str]) -> Shade:
     """The colours of a cell; of several leaders a part each."""
-    if cell.state == "invalid":
+    if cell.state is Certainty.INVALID:
         return Shade(HATCHED, INK, "#8c959f")
-    if cell.state == "equal":
+    if cell.state is Certainty.EQUAL:
         return Shade(GREY, INK, "#8c959f")
     if not cell.leaders:
         return Shade(WHITE, INK, "#8c959f")
@@ -50,7 +51,7 @@ def shade(cell: Standing, colours: Mapping[str, str]) -> Shade:
 def strength(cell: Standing) -> float:
     """Share of the leader's colour: by how much it leads, and how sure."""
     step = sum(cell.margin >= least for least in STEPS)
-    return (PROVEN if cell.state == "proven" else LIKELY)[step]
+    return (PROVEN if cell.state is Certainty.PROVEN else LIKELY)[step]
 
 
 def mixed(colour: str, share: float) -> str:

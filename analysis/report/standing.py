@@ -23,8 +23,8 @@ from fsmatrix.analysis.report.matrix import (
     short,
 )
 from fsmatrix.analysis.standings.sentences import extremes, sentences
-from fsmatrix.analysis.standings.standing import MARKS, MEANING
 from fsmatrix.analysis.standings.standings import Standing, Standings
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.results.evidence.values import JsonObject
 
 WIDTH = 80
@@ -32,7 +32,10 @@ LONGEST = 20  # characters of a cell; with longer ones targets are called A, B, 
 LONGEST_VALUES = 30  # the same, of a line of values
 NARROW = 10  # to which titles of factors are wrapped
 GAP = 2
-STYLES = {"proven": "bold", "likely": "", "equal": "dim", "unclear": "dim", "invalid": "red"}
+STYLES: dict[str, str] = {
+    Certainty.PROVEN: "bold", Certainty.LIKELY: "", Certainty.INVALID: "red",
+    Certainty.EQUAL: "dim", Certainty.UNDECIDED: "dim",
+}  # fmt: skip
 
 
 def standing(standings: Standings, plan: JsonObject, place: str) -> Iterator[Table | Text]:
@@ -66,7 +69,7 @@ def _letters(standings: Standings) -> dict[str, str]:
 
 def _width(cell: Standing, letters: Mapping[str, str]) -> int:
     values = medians(cell, letters) if is_untold(cell) else ()
-    return max(map(cell_len, [_text(MARKS[cell.state], *short(cell, letters)), *values]))
+    return max(map(cell_len, [_text(cell.state.mark, *short(cell, letters)), *values]))
 
 
 def _text(mark: str, who: str, how_much: str) -> str:
@@ -74,11 +77,7 @@ def _text(mark: str, who: str, how_much: str) -> str:
 
 
 def _legend(drawn: Picture, letters: Mapping[str, str]) -> str:
-    lines = [
-        f"{MARKS[state]} {state}: {meaning}"
-        for state, meaning in MEANING.items()
-        if state in drawn.states
-    ]
+    lines = [f"{state.mark} {state}: {state.meaning}" for state in drawn.states]
     if letters:
         lines.append(", ".join(f"{letter} {name}" for name, letter in letters.items()))
     lines += [VALUES] * drawn.valued
@@ -124,7 +123,7 @@ def _cell(box: Box | None, marked: bool, colour: Mapping[str, str]) -> Text:
         return Text("")
     own = box.shade.border if box.shade.border in colour.values() else ""
     text = Text(_text(box.mark, box.who, box.how_much), style=f"{STYLES[box.state]} {own}".strip())
-    if box.lost and box.state != "invalid":
+    if box.lost and box.state != Certainty.INVALID:
         text.append(" ×", style="red")
     if box.doubtful and marked:
         text.append(" !", style="yellow")

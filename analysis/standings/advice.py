@@ -7,6 +7,7 @@ from dataclasses import replace
 from fsmatrix.analysis.comparison.advice import extension_of, fewest_blocks
 from fsmatrix.analysis.comparison.extension import recorded
 from fsmatrix.analysis.standings.standings import Standings
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.results.evidence.values import JsonObject
 
 
@@ -18,7 +19,9 @@ def advice(standings: Standings, plan: JsonObject, place: str) -> tuple[str, str
     found = extension_of(standings.compared)
     own = recorded(plan)
     planned = replace(own, queued=found.record.queued, there=found.record.there)
-    lost = [why for cell in standings.cells if cell.state == "invalid" for _, why in cell.lost]
+    lost = [
+        why for cell in standings.cells if cell.state is Certainty.INVALID for _, why in cell.lost
+    ]
     if lost:
         failed = [why for why in lost if "failed" in why]
         if failed and planned.planned:

@@ -16,11 +16,13 @@ from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.standings.advice import advice, fewest
 from fsmatrix.analysis.standings.standing import Pair, ahead_by
 from fsmatrix.analysis.standings.standings import Standing, Standings, level_words
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.words import lead
 from fsmatrix.analysis.units import brief
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.units import plural
 
+OPEN = (Certainty.LIKELY, Certainty.UNDECIDED)
 MOST_NAMED = 2  # cells that are named, doubts that are quoted; more are counted
 
 
@@ -57,7 +59,7 @@ def sentences(standings: Standings, plan: JsonObject, place: str) -> Sentences:
 
 
 def _answer(standings: Standings) -> str:
-    whole = len(standings.cells) - standings.count("invalid")
+    whole = len(standings.cells) - standings.count(Certainty.INVALID)
     if not whole:
         return "No cell has valid values of two targets: nothing can be compared."
     first = _first_of_all(standings)
@@ -67,7 +69,7 @@ def _answer(standings: Standings) -> str:
         whom = "" if shared else _of_whom(standings, first)
         sentence = f"{_joined(first)} {_verb(first)} ahead{whom} in {_of(len(cells), whole)}"
         sentence += f" (proven), {_span(cells)}{shared}"
-    elif standings.count("equal") == whole:
+    elif standings.count(Certainty.EQUAL) == whole:
         sentence = f"No difference larger than {_tolerance(standings)} in {_of(whole, whole)}"
     elif (have := max(cell.blocks for cell in standings.cells)) < (least := fewest(standings)):
         sentence = (
@@ -133,7 +135,7 @@ def _together(standings: Standings) -> list[str]:
     for part in dict.fromkeys(comparison.part for comparison in standings.compared):
         comparisons = [comparison for comparison in standings.compared if comparison.part == part]
         for lesson in overall(comparisons, standings.targets):
-            if lesson.sure == "decided" and len(lesson.choice) == 1:
+            if lesson.settled and len(lesson.choice) == 1:
                 best = str(lesson.choice[0])
                 cells = max(len(comparison.cells) for comparison in comparisons)
                 lines.append(
@@ -175,20 +177,20 @@ def _against(standings: Standings) -> str:
         )
     if rest := [cell for cells in groups.values() for cell in cells]:
         lines.append(f"others are ahead in {_named(rest, standings)}")
-    equal = [cell for cell in standings.cells if cell.state == "equal"]
-    if equal and len(equal) + standings.count("invalid") < len(standings.cells):
+    equal = [cell for cell in standings.cells if cell.state is Certainty.EQUAL]
+    if equal and len(equal) + standings.count(Certainty.INVALID) < len(standings.cells):
         lines.append(
             f"no difference larger than {_tolerance(standings)} in {_named(equal, standings)}"
         )
-    chance = [
-        cell for cell in standings.cells if cell.state in ("likely", "unclear") and not cell.proven
-    ]
+    chance = [cell for cell in standings.cells if cell.state in OPEN]
     if chance and (first or len(standings.targets) == 2):  # else the answer has said it
         lines.append(_chance(standings, chance))
-    if invalid := [cell for cell in standings.cells if cell.state == "invalid"]:
+    if invalid := [cell for cell in standings.cells if cell.state is Certainty.INVALID]:
         why = Counter(f"{name}: {text}" for cell in invalid for name, text in cell.lost)
         lines.append(f"{_named(invalid, standings)} cannot be compared ({_first(why)})")
-    if doubtful := [cell for cell in standings.cells if cell.doubts and cell.state != "invalid"]:
+    if doubtful := [
+        cell for cell in standings.cells if cell.doubts and cell.state is not Certainty.INVALID
+    ]:
         doubts = Counter(doubt.partition(" (")[0] for cell in doubtful for doubt in cell.doubts)
         where = (
             f"all {len(doubtful)} cells"
@@ -203,11 +205,11 @@ def _against(standings: Standings) -> str:
     return f"{'Against it' if first else 'In doubt'}: {'; '.join(lines)}."
 
 
-def _chance(standings: Standings, unclear: Sequence[Standing]) -> str:
+def _chance(standings: Standings, undecided: Sequence[Standing]) -> str:
     """ "in 8 cells the difference may be chance: home over temporary -7 to +12 %"."""
-    sentence = f"in {_named(unclear, standings)} the difference may be chance"
+    sentence = f"in {_named(undecided, standings)} the difference may be chance"
     first, second = standings.targets[:2]
-    ratios = [pair.over(first) for cell in unclear for pair in cell.pairs]
+    ratios = [pair.over(first) for cell in undecided for pair in cell.pairs]
     if len(standings.targets) != 2 or not ratios:
         return sentence
     low, high = (f"{100 * (end - 1):+.0f}" for end in (min(ratios), max(ratios)))
@@ -244,7 +246,7 @@ def extremes(standings: Standings) -> list[Extremes]:
             (cell, pair)
             for cell in standings.cells
             for pair in cell.pairs
-            if target in (pair.a, pair.b) and pair.state == "proven"
+            if target in (pair.a, pair.b) and pair.state is Certainty.PROVEN
         ]
         sure.sort(key=lambda cell_and_pair: cell_and_pair[1].over(target))
         best = _end(target, sure[-1:], True) or "nowhere proven ahead"

@@ -1,7 +1,6 @@
-"""How sure it is who is ahead: of two targets in a cell, and of all targets of a cell.
+"""Who is ahead, and how sure: of two targets in a cell, and of all targets of a cell.
 
-This is the one place that says what proven, likely, equal, unclear and invalid mean.  It tests
-nothing: the verdicts and intervals are those of `compare`.
+It tests nothing: the verdicts and intervals are those of `compare`.
 """
 
 from __future__ import annotations
@@ -9,26 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from fsmatrix.analysis.comparison.compared import OPPOSED, Compared
+from fsmatrix.analysis.comparison.compared import Compared
+from fsmatrix.analysis.stats.certainty import WEAKEST_FIRST, Certainty
 from fsmatrix.analysis.stats.words import TIMES
-
-State = Literal["proven", "likely", "equal", "unclear", "invalid"]
-MEANING: dict[State, str] = {
-    "proven": "ahead, also with all cells counted together",
-    "likely": "one cell alone says so (95 % sure): not proven, and may be chance",
-    "equal": "no difference that matters",
-    "unclear": "too little data: the difference may be chance",
-    "invalid": "no valid run of a target: nothing to compare",
-}
-MARKS: dict[State, str] = {
-    "proven": "●",
-    "likely": "○",
-    "equal": "=",
-    "unclear": "?",
-    "invalid": "×",
-}
 
 
 @dataclass(frozen=True)
@@ -38,7 +21,7 @@ class Pair:
     a: str
     b: str
     cell: Compared
-    state: State  # never invalid
+    state: Certainty  # never invalid
     ahead: str  # a, b or ""
 
     def over(self, target: str) -> float:
@@ -65,44 +48,41 @@ class Pair:
 
 
 def pair(a: str, b: str, cell: Compared) -> Pair:
-    """What a compared cell says of its two sides; of a metric of which more is better.
-
-    `proven` and `equal` are its verdict, corrected over all cells; `likely`: there is none, but the
-    95 % interval of this cell alone leaves out 1, and the lead is above the tolerance.
-    """
-    ratio = cell.ratio
-    small = max(ratio.ratio, 1 / ratio.ratio) <= 1 + cell.verdict.x
-    if cell.kind in ("faster", "slower"):
-        return Pair(a, b, cell, "proven", a if cell.kind == "faster" else b)
-    if cell.kind == "no difference":
-        return Pair(a, b, cell, "equal", "")
-    if ratio.differs and not small and OPPOSED not in cell.doubts:
-        return Pair(a, b, cell, "likely", a if ratio.low > 1 else b)
-    return Pair(a, b, cell, "unclear", "")
+    """What a compared cell says of its two sides; of a metric of which more is better."""
+    led = cell.certainty in (Certainty.PROVEN, Certainty.LIKELY)
+    # no data on one side tells no more than too little does
+    sure = Certainty.UNDECIDED if cell.certainty is Certainty.INVALID else cell.certainty
+    return Pair(a, b, cell, sure, (a if cell.ratio.ratio > 1 else b) if led else "")
 
 
 def certain(pair: Pair) -> Pair:
-    """The pair, unclear if it is only likely."""
-    return replace(pair, state="unclear", ahead="") if pair.state == "likely" else pair
+    """The pair, undecided if it is only likely."""
+    return _undecided(pair) if pair.state is Certainty.LIKELY else pair
+
+
+def _undecided(pair: Pair) -> Pair:
+    return replace(pair, state=Certainty.UNDECIDED, ahead="")
 
 
 def weakest(pairs: Sequence[Pair]) -> Pair:
     """What holds of two targets in all of several comparisons (at several levels of one of them).
 
-    The one that says the least, if all agree on who is ahead; else unclear.
+    The one that says the least, if all agree on who is ahead; else undecided.
     """
-    order: tuple[State, ...] = ("unclear", "likely", "equal", "proven")
     first = pairs[0]
     if len({pair.ahead for pair in pairs}) > 1:
-        return replace(first, state="unclear", ahead="")
-    return min(pairs, key=lambda pair: (order.index(pair.state), pair.over(pair.ahead or pair.a)))
+        return _undecided(first)
+    return min(
+        pairs,
+        key=lambda pair: (WEAKEST_FIRST.index(pair.state), pair.over(pair.ahead or pair.a)),
+    )
 
 
 @dataclass(frozen=True)
 class Order:
     """All targets of a cell: groups that cannot be told apart, the leaders first."""
 
-    state: State
+    state: Certainty
     groups: tuple[tuple[str, ...], ...]
 
     @property
@@ -116,7 +96,7 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
 
     A group holds those who are behind nobody that is left when the groups before it are taken away.
     proven, likely: every leader is so much ahead of everyone behind; equal: no two of them differ;
-    unclear: all else, also if somebody is behind a leader, but not behind every one.
+    undecided: all else, also if somebody is behind a leader, but not behind every one.
     """
     by_targets = {frozenset((pair.a, pair.b)): pair for pair in pairs}
     left, groups = list(names), []
@@ -131,8 +111,9 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
         left = [name for name in left if name not in front]
     if len(groups) < 2:
         alike = len(by_targets) == math.comb(len(names), 2)
-        alike &= all(pair.state == "equal" for pair in pairs)
-        return Order("equal" if alike and len(names) > 1 else "unclear", tuple(groups))
+        alike &= all(pair.state is Certainty.EQUAL for pair in pairs)
+        alike &= len(names) > 1
+        return Order(Certainty.EQUAL if alike else Certainty.UNDECIDED, tuple(groups))
     against_rest = [
         by_targets.get(frozenset((leader, two)))
         for leader in groups[0]
@@ -140,9 +121,9 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
         if two not in groups[0]
     ]
     if not all(pair is not None and pair.ahead in groups[0] for pair in against_rest):
-        return Order("unclear", tuple(groups))
-    sure = all(pair is not None and pair.state == "proven" for pair in against_rest)
-    return Order("proven" if sure else "likely", tuple(groups))
+        return Order(Certainty.UNDECIDED, tuple(groups))
+    sure = all(pair is not None and pair.state is Certainty.PROVEN for pair in against_rest)
+    return Order(Certainty.PROVEN if sure else Certainty.LIKELY, tuple(groups))
 
 
 def ahead_by(ratio: float) -> str:

@@ -19,12 +19,12 @@ from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.standings.standing import (
     Order,
     Pair,
-    State,
     certain,
     ordered,
     pair,
     weakest,
 )
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.units import (
     Level,
     Metric,
@@ -37,6 +37,7 @@ from fsmatrix.analysis.units import (
 from fsmatrix.results.evidence.values import Json
 
 PER = " per node"
+LED = (Certainty.PROVEN, Certainty.LIKELY)  # somebody is ahead
 SIDE = ("target",)  # never what tells cells apart
 Key = tuple[Level, ...]
 
@@ -55,19 +56,20 @@ class Standing:
     doubts: tuple[str, ...]  # audits that warn, with their targets; then other doubts
 
     @property
-    def state(self) -> State:
+    def state(self) -> Certainty:
         """How sure it is; `invalid`: fewer than two targets have a valid value, others lost it."""
-        return "invalid" if self.lost and len(self.values) < 2 else self.order.state
+        lost = self.lost and len(self.values) < 2
+        return Certainty.INVALID if lost else self.order.state
 
     @property
     def leaders(self) -> tuple[str, ...]:
         """Who is ahead; nobody where that cannot be told."""
-        return self.order.leaders if self.state in ("proven", "likely") else ()
+        return self.order.leaders if self.state in LED else ()
 
     @property
     def proven(self) -> tuple[str, ...]:
         """Who is proven to be ahead of all others: a lead that is likely is none in words."""
-        return self.leaders if self.state == "proven" else ()
+        return self.leaders if self.state is Certainty.PROVEN else ()
 
     @property
     def margin(self) -> float:
@@ -89,7 +91,9 @@ class Standing:
         """How sure, who leads, the groups behind, and by how much, as a ratio."""
         data: dict[str, Json] = plain(
             {
-                "state": self.state,
+                "certainty": self.state,
+                # as it was called before there was one word for it
+                "state": "unclear" if self.state is Certainty.UNDECIDED else self.state,
                 "leaders": self.leaders,
                 "groups": self.order.groups,
                 "margin": self.margin,
@@ -116,7 +120,7 @@ class Standings:
     def _by_key(self) -> dict[Key, Standing]:
         return {_key(cell.levels, self.names): cell for cell in self.cells}
 
-    def count(self, *states: State) -> int:
+    def count(self, *states: Certainty) -> int:
         """Cells in one of these states."""
         return sum(cell.state in states for cell in self.cells)
 
@@ -189,7 +193,7 @@ def _standing(
         levels=levels,
         named=", ".join(level_words(n, levels[n]) for n in several if levels[n] != ""),
         metric=metric_of(min(metrics), (cell.cell.levels for cell in every)),
-        order=proven if proven.state == "proven" else ordered(have, pairs),
+        order=proven if proven.state is Certainty.PROVEN else ordered(have, pairs),
         values=tuple(values),
         pairs=tuple(pairs),
         lost=tuple(lost),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.cli import terminal
 from fsmatrix.cli.questions import analyse
 
@@ -26,15 +27,15 @@ STYLE = {
 SYMBOL = {
     "faster": "▲",
     "slower": "▼",
-    "no difference": "=",
-    "too few": "?",
-    "single": "×",
-    "no data": "×",
+    "no difference": Certainty.EQUAL.mark,
+    "too few": Certainty.UNDECIDED.mark,
+    "single": Certainty.INVALID.mark,
+    "no data": Certainty.INVALID.mark,
 }
 
 FEW = 8  # cells that are shown without being asked for
 MORE = "More: --cells (ratio, interval and verdict of each cell), --json."
-SHORT = {"single": "one value", "too few": "not proven"}
+SHORT = {"single": "one value", "too few": Certainty.UNDECIDED.value}
 LEGEND = {
     "[": "[ ]: {sure} % sure that the ratio lies in this range",
     "*": "*: too few blocks, less sure",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.result import Drawn, plain
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import Unit
 from fsmatrix.results.evidence.values import Json
@@ -28,6 +29,16 @@ State = Literal[
     "at its limit", "below its limit", "always busy, limit not known", "cannot tell", "not measured"
 ]
 BUSY: State = "always busy, limit not known"
+CERTAINTY: dict[str, Certainty] = {
+    "cannot tell": Certainty.UNDECIDED,
+    BUSY: Certainty.UNDECIDED,
+    "not measured": Certainty.INVALID,
+}
+
+
+def certainty(answer: Growth | State) -> Certainty:
+    """How sure it is whether growth stopped, or a resource is full."""
+    return CERTAINTY.get(answer, Certainty.PROVEN)
 
 
 @dataclass(frozen=True)
@@ -112,7 +123,7 @@ class Bottleneck(Drawn):
                 f"of {len(verdicts)} series (the next level gives less than {self.threshold:.0%} "
                 "more). "
                 f"Of {plural(sum(states.values()), 'step')} {states['grows']} still grow, "
-                f"{states['stopped']} do not, {states['cannot tell']} are not sure."
+                f"{states['stopped']} do not, {states['cannot tell']} are undecided."
             )
             for (knee, cause), number in Counter((v.knee, v.cause) for v in stops).items():
                 sentences.append(
@@ -184,8 +195,11 @@ class Bottleneck(Drawn):
                 "levels": dict(v.key),
                 "knee": v.knee,
                 "cause": v.cause,
-                "steps": [{**vars(s), "key": dict(s.key)} for s in v.steps],
-                "resources": v.resources,
+                "steps": [
+                    {**vars(s), "key": dict(s.key), "certainty": certainty(s.growth)}
+                    for s in v.steps
+                ],
+                "resources": [{**vars(r), "certainty": certainty(r.state)} for r in v.resources],
             }
             for v in self.verdicts
         ]

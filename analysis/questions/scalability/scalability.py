@@ -121,7 +121,13 @@ class Scalability:
     def to_dict(self) -> dict[str, Json]:
         """SI units."""
         series = [
-            {"levels": dict(s.key), "steps": s.steps, "laws": s.laws, "why_no_laws": s.why_no_laws}
+            {
+                "levels": dict(s.key),
+                "steps": s.steps,
+                "laws": s.laws,
+                "certainty": s.certainty,
+                "why_no_laws": s.why_no_laws,
+            }
             for s in self.series
         ]
         data: dict[str, Json] = plain(

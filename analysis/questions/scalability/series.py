@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.questions.scalability.laws import Laws
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import Median
 
 
@@ -31,3 +32,11 @@ class NodeSeries:
     steps: tuple[NodePoint, ...]
     laws: Laws | None
     why_no_laws: str
+
+    @property
+    def certainty(self) -> Certainty:
+        """Of what the laws say: a misfit is proven, a law that fits is not refuted."""
+        if self.laws is None:
+            return Certainty.INVALID
+        fits = self.laws.hold or self.laws.superlinear
+        return Certainty.LIKELY if fits else Certainty.PROVEN

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from fsmatrix.analysis.stats import repetitions, words
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.repetitions import Repetitions
 from fsmatrix.analysis.stats.testing import signflips, tests
@@ -18,6 +19,10 @@ from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
 from fsmatrix.results.evidence.values import Json
 
 Kind = Literal["faster", "slower", "no difference", "too few", "no data"]
+CERTAINTY: dict[Kind, Certainty] = {
+    "faster": Certainty.PROVEN, "slower": Certainty.PROVEN, "no difference": Certainty.EQUAL,
+    "too few": Certainty.UNDECIDED, "no data": Certainty.INVALID,
+}  # fmt: skip
 
 
 def judge(
@@ -73,6 +78,11 @@ class Verdict:
         if self.kind != "too few":
             return None
         return more(self.interval, self.x, self.share, self.spread)
+
+    @property
+    def certainty(self) -> Certainty:
+        """How sure the verdict is, corrected over all cells: never `likely`."""
+        return CERTAINTY[self.kind]
 
     @property
     def median_differs(self) -> bool:

@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from fsmatrix.analysis.stats import repetitions
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
 from fsmatrix.analysis.stats.repetitions import Repetitions
 from fsmatrix.analysis.stats.testing.tests import correct
@@ -26,6 +27,10 @@ from fsmatrix.analysis.studies.claims.study import Claim, Quantifier
 
 Kind = Literal["holds", "does not hold", "cannot be told", "cannot be tested"]
 Where = Literal["inside", "outside", "open"]
+CERTAINTY: dict[Kind, Certainty] = {
+    "holds": Certainty.PROVEN, "does not hold": Certainty.PROVEN,
+    "cannot be told": Certainty.UNDECIDED, "cannot be tested": Certainty.INVALID,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,11 @@ class JudgedClaim:
     counts: dict[Where, int]  # cells by their own 95 % interval
     apparent: bool | None  # whether the bare estimates agree with the claim; None without cells
     more: Repetitions | None
+
+    @property
+    def certainty(self) -> Certainty:
+        """How sure the verdict is; `invalid`: the data cannot test it."""
+        return CERTAINTY[self.kind]
 
 
 def p_magnitude(claim: Claim, cells: Sequence[ClaimCell]) -> PValues:

@@ -11,6 +11,7 @@ import numpy as np
 
 from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.result import Drawn, plain
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.studies.claims import words
 from fsmatrix.analysis.studies.claims.judge import (
     JudgedClaim,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 KINDS = ("holds", "does not hold", "cannot be told", "cannot be tested")
 MANY = {"holds": "hold", "does not hold": "do not hold"}
+WORDS = {"cannot be told": Certainty.UNDECIDED}
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Claims(Drawn):
         """How many claims have which verdict, each claim, and those without a cell by reason."""
         counts: Counter[str] = Counter(judged.kind for judged in self.judged)
         parts = [
-            f"{counts[kind]} {kind if counts[kind] == 1 else MANY.get(kind, kind)}"
+            f"{counts[kind]} {MANY.get(kind, _word(kind)) if counts[kind] > 1 else _word(kind)}"
             for kind in KINDS
             if counts[kind]
         ]
@@ -144,13 +146,18 @@ class Claims(Drawn):
         return data
 
 
+def _word(kind: str) -> str:
+    """A verdict as readers see it."""
+    return WORDS.get(kind, kind)
+
+
 def sentence(judged: JudgedClaim, elsewhere: Collection[str] = ()) -> str:
     """A verdict in words, with what was claimed and measured.
 
     `elsewhere`: what is missing for all claims, which stands above them.
     """
     claim = judged.claim
-    parts = [f"{claim.id}: {judged.kind}."]
+    parts = [f"{claim.id}: {_word(judged.kind)}."]
     parts.append(f"The study says ({claim.place}): {claim.says.rstrip('.')} ({claim.number}).")
     parts += [f"Why not: {judged.why}."] if judged.why else []
     if judged.scope.cells:
@@ -192,6 +199,7 @@ def row(judged: JudgedClaim) -> dict[str, Json]:
     return {
         "claim": judged.claim.id,
         "verdict": judged.kind,
+        "certainty": judged.certainty,
         "direction": judged.direction,
         "magnitude": judged.magnitude,
         "reach": judged.reach,

@@ -87,7 +87,7 @@ def agreement(claim: Claim, cell: ClaimCell) -> str:
     """Whether a cell is as claimed: "yes", "no", "not sure"; without an interval as it seems."""
     if not cell.decides:
         return f"{'yes' if as_claimed(claim, cell) else 'no'} (may be chance)"
-    return {"inside": "yes", "outside": "no", "open": "not sure"}[place(cell)]
+    return {"inside": "yes", "outside": "no", "open": "undecided"}[place(cell)]
 
 
 def _not_in(cells: list[ClaimCell], short: Mapping[str, str]) -> str:
@@ -139,11 +139,13 @@ def _counted(counts: Mapping[Where, int], count: int) -> str:
     if counts["outside"] == count:
         return f"None of {count} cells is as claimed, each 95 % sure"
     shown = f"Of {count} cells {counts['inside']} are as claimed and {counts['outside']} are not"
-    return f"{shown}, each 95 % sure; of {counts['open']} it is not sure"
+    return f"{shown}, each 95 % sure; {counts['open']} undecided"
 
 
 def _verb(kind: str) -> str:
-    return kind if kind != "cannot be tested" else "cannot be tested here"
+    return {"cannot be tested": "cannot be tested here", "cannot be told": "is undecided"}.get(
+        kind, kind
+    )
 
 
 def _unit(claim: Claim) -> str:

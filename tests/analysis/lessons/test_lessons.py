@@ -26,7 +26,7 @@ def test_the_fastest_chunk_under_the_bound() -> None:
     made = lessons(chunks(curve), latency_bound=TEN)
     assert isinstance(made, Result)
     one = of(made, "chunk")
-    assert (one.choice, one.sure, one.short) == ((MIB,), "decided", "1 MiB")
+    assert (one.choice, one.state, one.short) == ((MIB,), "proven", "1 MiB")
     assert one.estimate is not None
     assert one.estimate.low <= 4e8 <= one.estimate.high
     assert "8 attachments" in one.answer
@@ -38,7 +38,7 @@ def test_the_fastest_chunk_under_the_bound() -> None:
 def test_a_chunk_whose_interval_holds_the_bound_is_not_recommended() -> None:
     truth = lambda c: curve(c) | ({"latency_p99": 0.010} if c["chunk"] == MIB else {})  # noqa: E731
     one = of(lessons(chunks(truth), latency_bound=TEN), "chunk")
-    assert (one.choice, one.sure) == ((256 * KIB,), "in part")
+    assert (one.choice, one.state) == ((256 * KIB,), "proven in part")
     assert "1 MiB is faster and may keep it too (p99" in one.why
 
 
@@ -47,26 +47,26 @@ def test_ties_are_named() -> None:
     one = of(lessons(chunks(flat), latency_bound=TEN), "chunk")
     assert sorted(one.choice) == [64 * KIB, 256 * KIB, MIB]
     assert one.short == "64 KiB or 256 KiB or 1 MiB"
-    assert one.sure == "decided"  # they differ by less than the tolerance, shown
+    assert one.state == "proven"  # they differ by less than the tolerance, shown
     rough = studies.campaign(
         flat, {"pattern": ("seq-read",), "chunk": CHUNKS}, between=0.02, within=0.1, attachments=8
     )
     loose = of(lessons(rough, latency_bound=Bound("latency_p99", 0.02)), "chunk")
     assert len(loose.choice) == 3
-    assert loose.sure == "in part"
-    assert "which is faster is not yet proven" in loose.why
+    assert loose.state == "proven in part"
+    assert "which is faster is undecided" in loose.why
 
 
 def test_no_chunk_keeps_the_bound() -> None:
     one = of(lessons(chunks(curve), latency_bound=Bound("latency_p99", 1e-4)), "chunk")
-    assert (one.short, one.sure, one.choice) == ("none", "decided", ())
+    assert (one.short, one.state, one.choice) == ("none", "proven", ())
     assert "64 KiB has the lowest" in one.answer
 
 
 def test_a_percentile_that_was_not_measured() -> None:
     made = lessons(chunks(curve), latency_bound=Bound("latency_p99_9", 1e-2))
     one = of(made, "chunk")
-    assert one.sure == "cannot be said"
+    assert one.state == "without data"
     assert "no p99.9 was measured" in one.answer
     assert len(made.figure().axes) == 1  # over chunk size instead
 
@@ -74,7 +74,7 @@ def test_a_percentile_that_was_not_measured() -> None:
 @pytest.mark.parametrize("bound", [None, TEN])
 def test_few_attachments_decide_no_chunk(bound: Bound | None) -> None:
     one = of(lessons(chunks(curve, attachments=5), latency_bound=bound), "chunk")
-    assert (one.short, one.sure, one.choice) == ("not yet proven", "too few", ())
+    assert (one.short, one.state, one.choice) == ("undecided", "undecided", ())
     assert "6" in one.why
 
 
@@ -82,19 +82,19 @@ def test_without_a_bound_where_bandwidth_stops_growing() -> None:
     flat = lambda c: {"bandwidth": (1e8, 2e8, 4e8, 4.05e8)[CHUNKS.index(c["chunk"])]}  # noqa: E731
     made = lessons(chunks(flat))
     one = of(made, "chunk")
-    assert (one.choice, one.sure) == ((MIB,), "decided")
+    assert (one.choice, one.state) == ((MIB,), "proven")
     assert any("no latency limit was given" in text for text in made.limits)
     grows = of(lessons(chunks(curve)), "chunk")  # 10 % more at the last step
     assert (grows.choice, grows.short) == ((4 * MIB,), "4 MiB or more")
     assert "still grows there" in grows.why
     generous = of(lessons(chunks(curve), tolerance=0.25), "chunk")
-    assert (generous.choice, generous.sure) == ((MIB,), "decided")
+    assert (generous.choice, generous.state) == ((MIB,), "proven")
 
 
 def test_growth_just_at_the_tolerance_is_open() -> None:
     edge = lambda c: {"bandwidth": (1e8, 2e8, 4e8, 4.2e8)[CHUNKS.index(c["chunk"])]}  # noqa: E731
-    kinds = [of(lessons(chunks(edge, seed=s)), "chunk").sure for s in range(10)]
-    assert kinds.count("too few") >= 8
+    kinds = [of(lessons(chunks(edge, seed=s)), "chunk").state for s in range(10)]
+    assert kinds.count("undecided") >= 8
 
 
 def test_false_single_winners_among_equal_chunks_are_rare() -> None:
@@ -145,7 +145,7 @@ def growing(rates: Sequence[float], **shares: float) -> xr.Dataset:
 def test_processes_where_growth_ends_and_why() -> None:
     made = lessons(growing((1e8, 2e8, 4e8, 4.1e8), cpu_busy=0.99, device_busy=0.4))
     one = of(made, "processes")
-    assert (one.choice, one.sure, one.short) == ((4,), "decided", "4 processes")
+    assert (one.choice, one.state, one.short) == ((4,), "proven", "4 processes")
     assert "at the limit: client CPU" in one.why
     assert one.estimate is not None
     assert one.estimate.low <= 4e8 <= one.estimate.high
@@ -156,10 +156,10 @@ def test_processes_where_growth_ends_and_why() -> None:
 
 def test_processes_that_still_grow_have_no_best_number() -> None:
     one = of(lessons(growing((1e8, 2e8, 4e8, 8e8))), "processes")
-    assert (one.choice, one.sure) == ((), "decided")
+    assert (one.choice, one.state) == ((), "proven")
     assert "still grows at 8 processes" in one.answer
     edge = of(lessons(growing((1e8, 2e8, 4e8, 4.4e8))), "processes")  # 10 %, the threshold
-    assert (edge.choice, edge.sure) == ((), "too few")
+    assert (edge.choice, edge.state) == ((), "undecided")
 
 
 # storage nodes
@@ -182,14 +182,14 @@ def test_the_fewest_nodes_that_reach_a_bandwidth() -> None:
     ds = nodes(lambda n: n * 1e8, (2, 3, 4, 5), emulated=True)
     made = lessons(ds, bandwidth=3.5e8)
     one = of(made, "nodes")
-    assert (one.choice, one.sure) == ((4,), "decided")
+    assert (one.choice, one.state) == ((4,), "proven")
     assert "(emulated)" in one.short
     assert "emulated" in made.answer
     assert "3 storage nodes (emulated) do not" in one.why
     first = of(lessons(ds, bandwidth=1e8), "nodes")
     assert (first.choice, first.short) == ((2,), "2 storage nodes (emulated) or fewer")
     edge = of(lessons(ds, bandwidth=3e8), "nodes")
-    assert (edge.choice, edge.sure) == ((4,), "in part")
+    assert (edge.choice, edge.state) == ((4,), "proven in part")
     assert "3 storage nodes (emulated) may do: " in edge.why
 
 
@@ -198,7 +198,7 @@ def test_nothing_is_interpolated_or_extrapolated_without_a_law() -> None:
     assert gap.choice == (5,)
     assert gap.why.endswith("none between were measured")
     beyond = of(lessons(nodes(lambda n: n * 1e8, (2, 3, 4)), bandwidth=9e8), "nodes")
-    assert (beyond.choice, beyond.sure) == ((), "decided")
+    assert (beyond.choice, beyond.state) == ((), "proven")
     assert "no law was fitted" in beyond.why
     assert "9" not in beyond.why.split("were not measured")[1]  # no number of nodes is named
 
@@ -208,7 +208,7 @@ def test_beyond_the_data_a_law_is_called_a_model() -> None:
     ds = nodes(usl, (1, 2, 3, 4, 5, 6, 7, 8), attachments=10)
     needed = next(n for n in range(1, 99) if usl(n) >= 7.5e8)
     one = of(lessons(ds, bandwidth=7.5e8), "nodes")
-    assert (one.choice, one.sure) == ((), "decided")
+    assert (one.choice, one.state) == ((), "proven")
     assert "a model" in one.why
     assert "extrapolated (95 % sure, if the law holds there: " in one.why
     told = int(one.why.split(" says ")[1].split(",")[0])
@@ -221,8 +221,8 @@ def test_few_attachments_decide_no_number_of_nodes() -> None:
     ds = nodes(lambda n: n * 1e8, (2, 3, 4), attachments=4)
     for wanted in (1e8, 3.5e8, 9e8):
         one = of(lessons(ds, bandwidth=wanted), "nodes")
-        assert (one.short, one.sure, one.choice) == ("not yet proven", "too few", ())
-    assert of(lessons(ds), "nodes").sure == "not asked"
+        assert (one.short, one.state, one.choice) == ("undecided", "undecided", ())
+    assert of(lessons(ds), "nodes").state == "not asked"
 
 
 # targets
@@ -232,7 +232,7 @@ def test_each_pattern_has_its_winner() -> None:
     made = lessons(targets(FAST))
     for pattern, name in (("seq-read", "a"), ("rand-read", "b")):
         one = of(made, "backend", pattern=pattern)
-        assert (one.choice, one.sure) == ((name,), "decided")
+        assert (one.choice, one.state) == ((name,), "proven")
         assert f"faster than {'ab'.replace(name, '')} in 1 of 1 cell: " in one.answer
     assert made.answer.startswith("By bandwidth: ")
     assert "a is the fastest in seq-read" in made.answer
@@ -246,7 +246,7 @@ def test_cells_that_disagree_are_named() -> None:
     small = (ds["target"] == "b") & (ds["chunk"] == 4 * KIB)
     ds["bandwidth"] = ds["bandwidth"].where(~small, ds["bandwidth"] * 4)
     one = of(lessons(ds), "backend")
-    assert (one.short, one.choice, one.sure) == ("depends", (), "decided")
+    assert (one.short, one.choice, one.state) == ("depends", (), "proven")
     assert "a is faster than b in 1 of 2 cells (chunk 1 MiB)" in one.answer
     assert "b is faster than a in 1 of 2 cells (chunk 4 KiB)" in one.answer
     assert len(one.cells) == 2
@@ -257,7 +257,7 @@ def test_three_targets_two_of_them_alike() -> None:
         {"a": {"read": 4e8}, "b": {"read": 4e8}, "c": {"read": 1e8}}, attachments=14, spread=0.004
     )
     one = of(lessons(ds), "backend")
-    assert (one.choice, one.sure) == (("a", "b"), "decided")
+    assert (one.choice, one.state) == (("a", "b"), "proven")
     assert "no difference larger than 5 % between them" in one.answer
 
 
@@ -265,7 +265,7 @@ def test_targets_that_are_alike_have_no_winner() -> None:
     ds = targets({"a": {"read": 4e8}, "b": {"read": 4e8}}, attachments=12, spread=0.004)
     made = lessons(ds)
     one = of(made, "backend")
-    assert (one.short, one.sure) == ("no difference", "decided")
+    assert (one.short, one.state) == ("no difference", "equal")
     assert "no difference that matters" in made.answer
 
 
@@ -287,7 +287,7 @@ def test_all_cells_together_decide_where_single_cells_do_not() -> None:
     slow = {"b": dict.fromkeys(patterns, 2e8), "a": dict.fromkeys(patterns, 2.075e8)}
     made = lessons(targets(slow, attachments=9, sizes=(4 * KIB, 16 * KIB, 64 * KIB, MIB), seed=3))
     (whole,) = [one for one in made.lessons if one.where == "all cells together"]
-    assert (whole.choice, whole.sure) == (("a",), "decided")
+    assert (whole.choice, whole.state) == (("a",), "proven")
     each = [one.choice for one in made.lessons if one.levels and one.question == "backend"]
     assert each == [(), (), (), ()]
     ratio = float(whole.answer.split("ratio ")[1].split(",")[0])
@@ -310,10 +310,20 @@ def test_six_blocks_tell_the_best_of_three_over_all_cells_together() -> None:
     }
     made = lessons(targets(three, attachments=6, sizes=(4 * KIB, MIB)))
     (whole,) = [one for one in made.lessons if one.where == "all cells together"]
-    assert (whole.choice, whole.sure) == (("a",), "decided")
+    assert (whole.choice, whole.state) == (("a",), "proven")
     fewer = lessons(targets(three, attachments=5, sizes=(4 * KIB, MIB)))
     (whole,) = [one for one in fewer.lessons if one.where == "all cells together"]
-    assert (whole.choice, whole.sure) == ((), "too few")
+    assert (whole.choice, whole.state) == ((), "undecided")
+
+
+def test_what_is_open_beside_a_winner_is_said() -> None:
+    """b and c cannot be told apart: that a is ahead of both is proven, in part."""
+    three = {name: {"read": rate} for name, rate in (("a", 3e8), ("b", 2e8), ("c", 2e8))}
+    made = lessons(targets(three, attachments=8, spread=0.05))
+    one = of(made, "backend")
+    assert (one.choice, one.state, one.certainty) == (("a",), "proven in part", "proven")
+    assert one.why == "1 of 3 cells undecided"
+    assert "a is the fastest in read (in part: not each pair is proven)" in made.answer
 
 
 def test_too_few_attachments_name_no_winner_and_how_many_it_takes() -> None:
@@ -321,7 +331,7 @@ def test_too_few_attachments_name_no_winner_and_how_many_it_takes() -> None:
     for one in made.lessons:
         assert one.choice == ()
     one = of(made, "backend", pattern="seq-read")
-    assert one.sure == "too few"
+    assert one.state == "undecided"
     assert one.why == "5 attachments are too few; 6 are needed"
     assert "Add 1 block (6 in all), the fewest" in made.answer
     assert made.answer.startswith("No target is proven to be faster")

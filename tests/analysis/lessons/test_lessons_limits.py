@@ -51,7 +51,7 @@ def test_what_the_data_cannot_say_is_said() -> None:
     assert "emulated" not in whole
     single = lessons(targets({"a": FAST["a"]}))
     assert any("one target" in text for text in single.limits)
-    assert of(single, "backend").sure == "cannot be said"
+    assert of(single, "backend").state == "without data"
 
 
 def test_an_unbalanced_design_is_said_and_answered_where_it_can_be() -> None:
@@ -68,7 +68,7 @@ def test_mixed_engines_and_caches_are_not_compared(column: str, word: str) -> No
     ds = targets(FAST, **{column: lambda t, b: "other" if t == "b" else "player-c"})
     made = lessons(ds)
     one = of(made, "backend")
-    assert one.sure == "cannot be said"
+    assert one.state == "without data"
     assert word in one.answer
     assert not any(one.choice for one in made.lessons if one.question == "backend")
 
@@ -92,7 +92,7 @@ def test_constant_data_are_said_to_be_that() -> None:
 def test_one_run_decides_nothing() -> None:
     ds = targets(FAST, attachments=1).isel(run=[0])
     made = lessons(ds, latency_bound=TEN, bandwidth=1e8)
-    assert {one.sure for one in made.lessons} <= {"cannot be said", "too few"}
+    assert {one.state for one in made.lessons} <= {"without data", "undecided"}
     assert "one value per cell" in made.limits[0]
     json.dumps(made.to_dict(), allow_nan=False)
 

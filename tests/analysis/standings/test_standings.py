@@ -97,14 +97,14 @@ def test_equivalence_is_equal() -> None:
     assert (found.state, found.leaders, found.order.groups) == ("equal", (), (("a", "b"),))
 
 
-def test_an_interval_around_one_is_unclear() -> None:
+def test_an_interval_around_one_is_undecided() -> None:
     found = cell(campaign(many({"a": 1e8, "b": 1.02e8}, 1, spread=0.4)))
-    assert (found.state, found.leaders) == ("unclear", ())
+    assert (found.state, found.leaders) == ("undecided", ())
 
 
-def test_few_blocks_are_unclear_however_far_apart() -> None:
+def test_few_blocks_are_undecided_however_far_apart() -> None:
     found = cell(campaign(many({"a": 1e8, "b": 1e10}, 1, blocks=3)))
-    assert (found.state, found.leaders, found.blocks) == ("unclear", (), 3)
+    assert (found.state, found.leaders, found.blocks) == ("undecided", (), 3)
 
 
 def test_a_target_without_a_valid_run_makes_a_cell_of_two_invalid() -> None:
@@ -165,7 +165,7 @@ def test_a_leader_who_is_not_ahead_of_everyone_behind_leads_nothing() -> None:
         campaign({"a": {"p": noisy(2e8, seed=1)}, "b": {"p": wide}, "c": {"p": noisy(1e8, seed=3)}})
     )
     assert found.order.groups == (("a", "b"), ("c",))
-    assert (found.state, found.leaders) == ("unclear", ())
+    assert (found.state, found.leaders) == ("undecided", ())
 
 
 def test_ranks_of_three_that_differ() -> None:
@@ -182,7 +182,7 @@ def test_the_order_of_targets_changes_nothing(names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("speeds", "state", "margin"), [((3e8, 2e8), "proven", 2), ((3e8, 5e7), "unclear", np.nan)]
+    ("speeds", "state", "margin"), [((3e8, 2e8), "proven", 2), ((3e8, 5e7), "undecided", np.nan)]
 )
 def test_several_levels_of_one_target_must_agree(
     speeds: tuple[float, float], state: str, margin: float
