@@ -6,26 +6,37 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.comparison.extension import Extension, extension
+from fsmatrix.analysis.data.roles import pattern_of
 from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.testing import tests
 from fsmatrix.analysis.stats.testing.verdict import Verdict
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.comparison.compared import ComparedSides
+    from fsmatrix.analysis.comparison.compared import Compared, ComparedSides
 
 
 def extension_of(sides: Sequence[ComparedSides]) -> Extension:
     """How many blocks would decide the open cells of comparisons that were made together."""
     first = sides[0]
-    cells = [cell.verdict for side in sides for cell in side.cells if cell.kind == "too few"]
+    open_ = [(side, cell) for side in sides for cell in side.cells if cell.kind == "too few"]
+    cells = [cell.verdict for _, cell in open_]
     return extension(
         first.record,
         [min(v.interval.units) for v in cells],
         [promised(v) for v in cells],
         first.alpha,
         first.family if first.correction == "holm" else 1,
+        [_led(*each) for each in open_],
     )
+
+
+def _led(side: ComparedSides, cell: Compared) -> str:
+    """Who is ahead of whom in what pattern: "xfs over ext4 for rand-write"."""
+    first = (cell.ratio.ratio > 1) == side.metric.more_is_better
+    a, b = (side.a, side.b) if first else (side.b, side.a)
+    pattern = "".join(f" {level}" for _, level in pattern_of(cell.levels, set()))
+    return f"{a} over {b}{' for' * bool(pattern)}{pattern}"
 
 
 def promised(verdict: Verdict) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from fsmatrix.results.units import plural
 
 MOST = 10_000  # repetitions that a campaign may have
 FOLD = 4  # more blocks than so many times those that are there are no advice
+MOST_NAMED = 2  # things that are named as likely to be proven; more are counted
 ORDINAL = ("first", "second", "third", "fourth", "fifth")
 
 
@@ -124,6 +126,7 @@ class Extension:
     cells: int
     fewest_blocks: int
     too_few: bool = False
+    named: tuple[str, ...] = ()  # of each in `needed`, what it proves: "xfs over ext4 for writes"
 
     @property
     def unfinished(self) -> bool:
@@ -183,9 +186,19 @@ class Extension:
             return f"{start}the fewest that can prove anything"
         count = sum(n <= self.target for n in self.needed)
         what = "the open comparison" if self.cells == 1 else f"{count} of the {cells}"
+        what += self._proves
         far = self.cells - sum(n <= FOLD * self.have for n in self.needed)
         rest = f"; {far} would take more than {FOLD * self.have}" if far else ""
         return f"{start}likely to prove {what}{rest}"
+
+    @property
+    def _proves(self) -> str:
+        """What the advised blocks are likely to prove, in brackets; "" if nothing is named."""
+        near = [name for n, name in zip(self.needed, self.named, strict=False) if n <= self.target]
+        counts = Counter(near).most_common(MOST_NAMED)
+        shown = "; ".join(f"{n} cells of " * (n > 1) + name for name, n in counts)
+        more = len(set(near)) - len(counts)
+        return f" ({shown}{f'; and {more} more' if more else ''})" if shown else ""
 
     @property
     def says(self) -> str:
@@ -208,12 +221,17 @@ class Extension:
 
 
 def extension(
-    record: Record, have: Sequence[int], needed: Sequence[int | None], alpha: float, family: int
+    record: Record,
+    have: Sequence[int],
+    needed: Sequence[int | None],
+    alpha: float,
+    family: int,
+    names: Sequence[str] = (),
 ) -> Extension:
     """The advice for cells that are not decided.
 
     `have`, `needed`: blocks of each cell that are there, and in all; None: not known, or too many.
-    `family`: tests among which Holm shares alpha.
+    `family`: tests among which Holm shares alpha.  `names`: who would be proven where, of each.
     """
     now, fewest = (
         max(SMALLEST, tests.fewest(family, level))
@@ -221,4 +239,5 @@ def extension(
     )
     counts = tuple(max(n, fewest) for n in needed if n)
     most = max(have, default=0)
-    return Extension(record, most, counts, len(have), fewest, most < now)
+    named = tuple(name for n, name in zip(needed, names, strict=False) if n)
+    return Extension(record, most, counts, len(have), fewest, most < now, named)

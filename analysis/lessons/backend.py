@@ -23,7 +23,7 @@ from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.lessons.words import Lesson, few, names, plural, times, unanswerable
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
-from fsmatrix.analysis.stats.words import inverted
+from fsmatrix.analysis.stats.words import inverted, unit
 from fsmatrix.analysis.units import OWN, labelled
 
 OPEN = ("too few", "single", "no data")  # verdicts that tell nothing
@@ -154,7 +154,7 @@ def _lesson(key: Key, duels: Sequence[PairwiseResult]) -> Lesson:
         short,
         answer,
         sure,
-        _open_words(duels),
+        "" if (why := _open_words(duels)) in answer else why,
         choice,
         tuple(_stands_on(duels)),
         doubts,
@@ -283,7 +283,7 @@ def _open_words(duels: Sequence[PairwiseResult]) -> str:
     need = fewest_blocks(whole)
     parts = [f"{len(open_)} of {plural(count, 'cell')} undecided"] * (len(open_) < count)
     if have < need:
-        parts.append(few(have, need))
+        parts.append(few(have, need, unit(open_[0].ratio)))
     return "; ".join(parts)
 
 

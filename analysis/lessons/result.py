@@ -115,13 +115,18 @@ class Lessons(Drawn):
     @property
     def brief(self) -> list[str]:
         """The answer, each pattern, of other questions what most answers say, and the limits."""
-        sentences = [self.answer]
+        sentences, silent = [self.answer], []
         for group in self.groups:
+            if all(lesson.certainty is Certainty.INVALID for lesson in group.lessons):
+                if group.question in ("backend", "nodes"):  # of the others the limits say it
+                    silent.append(f"{group.title.lower()}: {group.lessons[0].answer}")
+                continue
             sentences.append(f"{group.title}: {group.summary}")
             shown = group.lines if group.question == "backend" else group.lines[:1]
             sentences += [f"  {line}" for line in shown]
-        sentences += ["What the data cannot say:"] if self.limits else []
-        return [*sentences, *(f"  {text}." for text in self.limits)]
+        limits = (*silent, *self.limits)
+        sentences += ["What the data cannot say:"] if limits else []
+        return [*sentences, *(f"  {text}." for text in limits)]
 
     def table(self) -> pd.DataFrame:
         """One row per lesson with the bandwidth of its choice (NaN without one)."""

@@ -57,7 +57,8 @@ def standing(standings: Standings, plan: JsonObject, place: str) -> Iterator[Tab
     yield Text(f"  {lines.command}", no_wrap=True, overflow="ignore")  # to be pasted
     if drawn.more:
         yield Text(f"{drawn.more} more cells: fsmatrix compare shows them.")
-    yield Text("\n".join(["", *(extreme.says for extreme in extremes(standings)), ""]))
+    ends = [extreme.says for extreme in extremes(standings)]
+    yield Text("\n".join(["", *ends, ""] if ends else [""]))
 
 
 def _letters(standings: Standings) -> dict[str, str]:

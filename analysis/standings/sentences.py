@@ -71,14 +71,18 @@ def _answer(standings: Standings) -> str:
         sentence += f" (proven), {_span(cells)}{shared}"
     elif standings.count(Certainty.EQUAL) == whole:
         sentence = f"No difference larger than {_tolerance(standings)} in {_of(whole, whole)}"
-    elif (have := max(cell.blocks for cell in standings.cells)) < (least := fewest(standings)):
-        sentence = (
-            f"No target can be shown to be ahead with {plural(have, 'block')}: it takes {least}"
-        )
+    elif _too_few(standings):
+        have = plural(max(cell.blocks for cell in standings.cells), "block")
+        sentence = f"No target can be shown to be ahead with {have}: it takes {fewest(standings)}"
     else:
         where = f"any of {whole} cells" if whole > 1 else "the only valid cell"
         sentence = f"No target is shown to be ahead in {where}"
     return "; ".join([sentence, *_together(standings)]) + "."
+
+
+def _too_few(standings: Standings) -> bool:
+    """Whether no cell has as many blocks as it takes to prove anything."""
+    return max(cell.blocks for cell in standings.cells) < fewest(standings)
 
 
 def _led(standings: Standings, target: str) -> list[Standing]:
@@ -183,7 +187,8 @@ def _against(standings: Standings) -> str:
             f"no difference larger than {_tolerance(standings)} in {_named(equal, standings)}"
         )
     chance = [cell for cell in standings.cells if cell.state in OPEN]
-    if chance and (first or len(standings.targets) == 2):  # else the answer has said it
+    told = first or (len(standings.targets) == 2 and not _too_few(standings))
+    if chance and told:  # else the answer has said it
         lines.append(_chance(standings, chance))
     if invalid := [cell for cell in standings.cells if cell.state is Certainty.INVALID]:
         why = Counter(f"{name}: {text}" for cell in invalid for name, text in cell.lost)
@@ -237,8 +242,10 @@ def _first(counts: Counter[str]) -> str:
 
 
 def extremes(standings: Standings) -> list[Extremes]:
-    """A line for each target, the one that leads most often first."""
+    """A line for each target, the one that leads most often first; none if nothing is proven."""
     ranked = []
+    if not any(pair.state is Certainty.PROVEN for cell in standings.cells for pair in cell.pairs):
+        return []
     for target in standings.targets:
         leads = _led(standings, target)
         share = f"{_of(len(leads), len(standings.cells))}{' (proven)' * bool(leads)}"

@@ -101,7 +101,8 @@ def how_often(ratio: Ratio) -> str:
     same, count = agreeing(ratio)
     if count < 2:
         return ""
-    return f" in all {count} blocks" if same == count else f" in {same} of {count} blocks"
+    every = "both" if count == 2 else f"all {count}"
+    return f" in {every if same == count else f'{same} of {count}'} blocks"
 
 
 def sure(ratio: Ratio) -> str:

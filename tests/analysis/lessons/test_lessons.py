@@ -332,6 +332,7 @@ def test_too_few_attachments_name_no_winner_and_how_many_it_takes() -> None:
         assert one.choice == ()
     one = of(made, "backend", pattern="seq-read")
     assert one.state == "undecided"
-    assert one.why == "5 attachments are too few; 6 are needed"
+    assert "; 5 blocks are too few; 6 are needed" in one.says
+    assert one.says.count("too few") == 1
     assert "Add 1 block (6 in all), the fewest" in made.answer
     assert made.answer.startswith("No target is proven to be faster")

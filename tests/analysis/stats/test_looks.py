@@ -190,6 +190,15 @@ def test_the_advice_counts_blocks_and_repetitions_and_what_they_would_decide() -
         "Add 3 blocks (9 in all), likely to prove 2 of the 4 open comparisons; 2 would take more "
         "than 24: fsmatrix run -o out --resume --set repetitions=18"
     )
+    names = ["xfs over ext4 for writes"] * 2 + [
+        "ext4 over xfs for reads",
+        "xfs over ext4 for reads",
+    ]
+    named = extension(record, [6] * 4, [9, 9, 9, 40], ALPHA, 1, names)
+    assert named.advice == (
+        "Add 3 blocks (9 in all), likely to prove 3 of the 4 open comparisons (2 cells of xfs over "
+        "ext4 for writes; ext4 over xfs for reads); 1 would take more than 24"
+    )
     alone = extension(record, [6], [9], ALPHA, 1)
     assert alone.advice == "Add 3 blocks (9 in all), likely to prove the open comparison"
 
