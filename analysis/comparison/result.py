@@ -39,14 +39,17 @@ class Comparison(ComparedSides, Drawn):
         return sentences + list(self.remarks)
 
     @property
-    def brief(self) -> list[str]:
-        """The answer, by pattern, and what is against it: without what is said of single cells."""
-        if self.one_machine:
-            answers = [f"{ONE_MACHINE}."]
-        else:
-            answers = [words.headline(self), words.mean(self), *patterns(self)]
+    def judged(self) -> bool:
+        """Whether there is an answer: not on one machine, nor of one value a cell."""
+        return not self.one_machine and self.counts.keys() != {"single"}
+
+    @property
+    def beside(self) -> list[str]:
+        """What stands beside an answer; where there is none, why."""
+        why = [words.headline(self), words.mean(self)]
+        why = [f"{ONE_MACHINE}."] if self.one_machine else why
         against = words.doubts(self) + self._both() + self._alone() + self._dependent()
-        return answers + against + list(self.remarks)
+        return why * (not self.judged) + against + list(self.remarks)
 
     def _answers(self) -> list[str]:
         sentences = [words.headline(self), words.mean(self), *self._ahead()]

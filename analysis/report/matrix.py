@@ -14,8 +14,8 @@ from fsmatrix.analysis.comparison.compared import sortable
 from fsmatrix.analysis.data.cells import Cell, sort_key
 from fsmatrix.analysis.draw.layout import ROW_NAMES, X_NAMES, groups
 from fsmatrix.analysis.report.shades import Shade, shade
-from fsmatrix.analysis.standings.standing import ahead_by
 from fsmatrix.analysis.standings.standings import Standing, Standings
+from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.units import Level, Unit, fitting, level_text, text
 from fsmatrix.results.units import plural
@@ -220,7 +220,7 @@ def short(cell: Standing, called: Mapping[str, str] | None = None) -> tuple[str,
     """(who is ahead, by how much) in the fewest characters; `called` as in `picture`."""
     first = " | ".join((called or {}).get(name, name) for name in cell.order.leaders)
     if cell.leaders:
-        return first, ahead_by(cell.margin)
+        return first, words.short(cell.margin)
     if cell.state is Certainty.EQUAL:
         return "equal", ""
     if cell.state is Certainty.INVALID:
@@ -259,7 +259,7 @@ def says(cell: Standing) -> str:
     if cell.leaders:
         verb = "is" if len(cell.leaders) == 1 else "are"
         who = " and ".join(cell.leaders)
-        return f"{start}{who} {verb} ahead by {ahead_by(cell.margin)}, {cell.state}"
+        return f"{start}{who} {verb} ahead by {words.short(cell.margin)}, {cell.state}"
     if cell.state is Certainty.EQUAL:
         return f"{start}no difference that matters"
     if cell.state is Certainty.INVALID:

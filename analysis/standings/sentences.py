@@ -14,8 +14,9 @@ from typing import Any
 from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.standings.advice import advice, fewest
-from fsmatrix.analysis.standings.standing import Pair, ahead_by
+from fsmatrix.analysis.standings.standing import Pair
 from fsmatrix.analysis.standings.standings import Standing, Standings, level_words
+from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.words import lead
 from fsmatrix.analysis.units import brief
@@ -114,7 +115,7 @@ def _with(first: Sequence[str], cells: Sequence[Standing]) -> str:
 
 def _span(cells: Sequence[Standing]) -> str:
     margins = sorted(cell.margin for cell in cells)
-    first, last = ahead_by(margins[0]), ahead_by(margins[-1])
+    first, last = words.short(margins[0]), words.short(margins[-1])
     return f"by {first}" if first == last else f"by {first} to {last}"
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from fsmatrix.analysis.comparison.compared import Compared
 from fsmatrix.analysis.stats.certainty import WEAKEST_FIRST, Certainty
-from fsmatrix.analysis.stats.words import TIMES
 
 
 @dataclass(frozen=True)
@@ -124,11 +123,3 @@ def ordered(names: Sequence[str], pairs: Sequence[Pair]) -> Order:
         return Order(Certainty.UNDECIDED, tuple(groups))
     sure = all(pair is not None and pair.state is Certainty.PROVEN for pair in against_rest)
     return Order(Certainty.PROVEN if sure else Certainty.LIKELY, tuple(groups))
-
-
-def ahead_by(ratio: float) -> str:
-    """A ratio above 1 in the fewest characters: "+14 %", "×25"."""
-    if ratio < TIMES:
-        percent = 100 * (ratio - 1)
-        return f"+{percent:.0f} %" if percent >= 1 else f"+{percent:.1f} %"
-    return f"×{ratio:.1f}" if ratio < 10 else f"×{ratio:,.0f}".replace(",", "\u202f")

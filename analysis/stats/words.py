@@ -32,6 +32,16 @@ def lead(ratio: float, more_is_faster: bool = True, other: str = "") -> str:
     return f"{_percent(ratio)} % {up if ratio > 1 else down}{than}"
 
 
+def short(ratio: float) -> str:
+    """A ratio in the fewest characters: "+14 %", "×25", "-7 %", "1/20"."""
+    up, ratio = ratio >= 1, max(ratio, 1 / ratio)
+    if ratio < TIMES:
+        percent = 100 * (ratio - 1 if up else 1 - 1 / ratio)
+        return f"{'+' if up else '-'}{percent:.{0 if percent >= 1 else 1}f} %"
+    count = f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}".replace(",", "\u202f")
+    return f"{'×' if up else '1/'}{count}"
+
+
 def span(low: float, high: float) -> str:
     """From one ratio to another: "-1 to +10 %", or "0.9 to 20 times" where one is large."""
     if min(low, 1 / high) <= 1 / TIMES:

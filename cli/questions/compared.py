@@ -34,6 +34,7 @@ SYMBOL = {
 }
 
 FEW = 8  # cells that are shown without being asked for
+PAIRS = 4  # that stand side by side
 MORE = "More: --cells (ratio, interval and verdict of each cell), --json."
 SHORT = {"single": "one value", "too few": Certainty.UNDECIDED.value}
 LEGEND = {
@@ -57,13 +58,10 @@ def show(results: Sequence[Comparison], cells: bool) -> None:
     already: set[str] = set()
     signs: set[str] = set()
     cells = cells or sum(len(comparison.cells) for comparison in results) <= FEW
-    for comparison in results:
-        if cells:
-            signs |= _print(comparison, already)
-        else:
-            lines = [line for line in comparison.brief if line not in already]
-            analyse.print_lines(lines)
-            already.update(lines)
+    if not cells:
+        _print_overview(results)
+    for comparison in results if cells else ():
+        signs |= _print(comparison, already)
         terminal.echo("")
     judged = [comparison for comparison in results if not comparison.one_machine]
     lines = [extension_of(judged).says] if judged else []
@@ -74,6 +72,24 @@ def show(results: Sequence[Comparison], cells: bool) -> None:
     else:
         lines.append(MORE)
     analyse.print_lines([line for line in lines if line])
+
+
+def _print_overview(results: Sequence[Comparison]) -> None:
+    """For each metric the answer, a row for each pattern, what stands beside them once."""
+    from fsmatrix.analysis.comparison import overview
+
+    for title in dict.fromkeys(comparison.title for comparison in results):
+        group = [c for c in results if c.title == title and c.judged]
+        if group:
+            analyse.print_lines([overview.answer(group)])
+        for start in range(0, len(group), PAIRS):
+            analyse.grid(*overview.overview(group[start : start + PAIRS]), 1)
+        if group:
+            analyse.print_lines([overview.counted(group)])
+    analyse.print_lines(list(dict.fromkeys(line for c in results for line in c.beside)))
+    terminal.echo("")
+    if judged := [comparison for comparison in results if comparison.judged]:
+        analyse.print_lines([overview.legend(judged)])
 
 
 def _print(comparison: Comparison, already: set[str]) -> set[str]:

@@ -14,8 +14,8 @@ import xarray as xr
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.lessons.backend import pairs_compared
 from fsmatrix.analysis.standings.sentences import extremes, sentences
-from fsmatrix.analysis.standings.standing import ahead_by
 from fsmatrix.analysis.standings.standings import Standing, Standings, standings
+from fsmatrix.analysis.stats.words import short as shortly
 from tests.analysis import study_data as studies
 
 PLAN = {"repetitions": 6, "block": 1}
@@ -352,10 +352,19 @@ def test_each_target_has_its_best_and_its_worst_cell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "short"), [(1.004, "+0.4 %"), (1.14, "+14 %"), (2.0, "×2.0"), (25.2, "×25")]
+    ("ratio", "short"),
+    [
+        (1.004, "+0.4 %"),
+        (1.14, "+14 %"),
+        (2.0, "×2.0"),
+        (25.2, "×25"),
+        (0.93, "-7 %"),
+        (1 / 25.2, "1/25"),
+        (1.0, "+0.0 %"),
+    ],
 )
 def test_ratios_in_a_mark(ratio: float, short: str) -> None:
-    assert ahead_by(ratio) == short
+    assert shortly(ratio) == short
 
 
 def test_a_lead_that_is_likely_hides_none_that_is_proven() -> None:
