@@ -13,9 +13,9 @@ import xarray as xr
 
 from fsmatrix.analysis.acceptance.conditions import UNDECIDED, Condition, outcomes
 from fsmatrix.analysis.acceptance.judged import Acceptance, JudgedCondition
+from fsmatrix.analysis.acceptance.lost import WHYS, Lost, cells_of, lost
 from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.compared import varying_names
-from fsmatrix.analysis.comparison.lost import WHYS, Lost, cells_of, lost
 from fsmatrix.analysis.comparison.options import ComparisonOptions, without_blocks
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, table

@@ -23,7 +23,7 @@ from typing import Literal
 
 import numpy as np
 
-from fsmatrix.analysis.comparison.lost import WHYS
+from fsmatrix.analysis.acceptance.lost import WHYS
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Curve, Ratio
 from fsmatrix.analysis.stats.testing import tests

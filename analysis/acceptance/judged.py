@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.acceptance.conditions import UNDECIDED, Condition, Outcome
+from fsmatrix.analysis.acceptance.lost import Lost
 from fsmatrix.analysis.comparison.compared import Compared
-from fsmatrix.analysis.comparison.lost import Lost
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.result import plain

@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.acceptance.changes import Change
+from fsmatrix.analysis.acceptance.lost import Lost
 from fsmatrix.analysis.comparison.compared import KINDS
-from fsmatrix.analysis.comparison.lost import Lost
 from fsmatrix.analysis.comparison.rows import Levels
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.medians import Median

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from fsmatrix.analysis.comparison.compared import Compared, ComparedSides
 from fsmatrix.analysis.data.doubts import listed
+from fsmatrix.analysis.data.factors import several
 from fsmatrix.analysis.data.roles import pattern_of
 from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.certainty import Certainty
@@ -81,10 +82,9 @@ class Seen:
     def rows(self) -> dict[str, Entry]:
         """Patterns in the order of the cells, then all cells together."""
         of, groups = self.of, defaultdict(list)
-        names = {name for cell in of.cells for name in cell.levels}
-        several = {n for n in names if len({cell.levels.get(n, "") for cell in of.cells}) > 1}
+        apart = set(several([cell.levels for cell in of.cells]))
         for cell in of.cells:
-            key = pattern_of(cell.levels, several)
+            key = pattern_of(cell.levels, apart)
             groups[", ".join(labelled(n, v) for n, v in key)].append(cell)
         asked = {question.named: question for question in of.questions}
         rows = {}

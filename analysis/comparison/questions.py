@@ -24,6 +24,7 @@ from fsmatrix.analysis.comparison.pairs import Pair, WorkPart
 from fsmatrix.analysis.comparison.rows import Table
 from fsmatrix.analysis.comparison.whole import differences_of
 from fsmatrix.analysis.data.columns import Codes
+from fsmatrix.analysis.data.factors import several
 from fsmatrix.analysis.data.roles import pattern_of
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.estimates.means import geometric_mean
@@ -85,11 +86,10 @@ def subjects(matches: Sequence[Match], places: Places, first: int) -> list[Subje
     """Questions about the cells at `places` of one pair, whose first column is `first`."""
     if len(places) < 2:
         return []
-    every = {name for i in places for name in matches[i].levels}
-    several = {n for n in every if len({matches[i].levels.get(n, "") for i in places}) > 1}
+    apart = set(several([matches[i].levels for i in places]))
     patterns: dict[str, list[int]] = defaultdict(list)
     for i in places:
-        key = pattern_of(matches[i].levels, several)
+        key = pattern_of(matches[i].levels, apart)
         patterns[", ".join(labelled(n, v) for n, v in key)].append(first + i)
     questions = [Subject("", tuple(first + i for i in places))]
     if len(patterns) > 1:

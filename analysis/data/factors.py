@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -69,9 +69,26 @@ def _missing(level: Level) -> bool:
 
 
 def _follows(codes: npt.NDArray[np.int64], owner: npt.NDArray[np.int64]) -> bool:
-    """Whether each owner has one code only."""
+    """`follows` for many rows: whether each owner has one code only."""
     pairs, owners = (combined(columns, owner.size)[0] for columns in ([owner, codes], [owner]))
     return pairs.size == owners.size
+
+
+def levels_of(cells: Iterable[Mapping[str, Level]], name: str) -> list[Level]:
+    """A factor's level in each cell; "" where it has none, or NaN."""
+    found = (cell.get(name, "") for cell in cells)
+    return [level if level == level else "" for level in found]
+
+
+def follows(levels: Sequence[Hashable], owner: Sequence[Hashable]) -> bool:
+    """Whether a factor, its level in each cell, has one level for each of its owner's."""
+    return len(set(zip(owner, levels, strict=True))) == len(set(owner))
+
+
+def several(cells: Sequence[Mapping[str, Level]]) -> list[str]:
+    """Factors of which the cells have several levels, in the order in which they come."""
+    names = dict.fromkeys(name for cell in cells for name in cell)
+    return [name for name in names if len(set(levels_of(cells, name))) > 1]
 
 
 def groups(columns: Iterable[Array], length: int) -> npt.NDArray[np.int64]:

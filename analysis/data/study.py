@@ -19,7 +19,7 @@ from fsmatrix.analysis.data import doubts, summary, unmeasured
 from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.cluster import Cluster
 from fsmatrix.analysis.data.columns import coded, combined
-from fsmatrix.analysis.data.factors import rows_by_group
+from fsmatrix.analysis.data.factors import follows, rows_by_group
 from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.roles import (
     NUMERIC,
@@ -272,18 +272,13 @@ def _varying(
         for name in dict.fromkeys((*ROLES, *others, "phase"))
     }
     several = [name for name in ROLES if len(set(column[name])) > 1]
-    others += [] if _follows(column["phase"], column["pattern"]) else ["phase"]
+    others += [] if follows(column["phase"], column["pattern"]) else ["phase"]
     confounded: dict[str, str] = {}
     for name in others:
-        owner = next((role for role in several if _follows(column[name], column[role])), "")
+        owner = next((role for role in several if follows(column[name], column[role])), "")
         if len(set(column[name])) > 1:
             if owner and name not in ("target", "phase", "engine", "cache", "workload"):
                 confounded[name] = owner
             else:
                 several.append(name)
     return tuple(several), confounded
-
-
-def _follows(levels: Sequence[Level], owner: Sequence[Level]) -> bool:
-    """Whether cells of one level of the owner have one level."""
-    return len(set(zip(owner, levels, strict=True))) == len(set(owner))

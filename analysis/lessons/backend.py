@@ -18,6 +18,7 @@ from fsmatrix.analysis.comparison.compared import Compared
 from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.words import ahead
+from fsmatrix.analysis.data.factors import several
 from fsmatrix.analysis.data.roles import ROLES, Key, pattern_of
 from fsmatrix.analysis.lessons.overall import overall
 from fsmatrix.analysis.lessons.words import Lesson, few, names, plural, times, unanswerable
@@ -63,11 +64,11 @@ def backend_lessons(
     if not comparisons:
         return [unanswerable("backend", why) for why in refused], []
     groups: dict[Key, list[PairwiseResult]] = defaultdict(list)
-    several = _varying([cell for comparison in comparisons for cell in comparison.cells])
+    apart = _varying([cell for comparison in comparisons for cell in comparison.cells])
     for comparison in comparisons:
         by_pattern: dict[Key, list[Compared]] = defaultdict(list)
         for cell in comparison.cells:
-            by_pattern[pattern_of(cell.levels, several)].append(cell)
+            by_pattern[pattern_of(cell.levels, apart)].append(cell)
         for key, cells in by_pattern.items():
             groups[key].append(PairwiseResult(comparison.a, comparison.b, comparison, tuple(cells)))
     ordered = sorted(groups, key=lambda key: [str(level) for _, level in key])
@@ -118,8 +119,7 @@ def pairs_compared(
 
 
 def _varying(cells: Sequence[Compared]) -> set[str]:
-    every = {name for cell in cells for name in cell.levels}
-    return {n for n in every if len({cell.levels.get(n, "") for cell in cells}) > 1}
+    return set(several([cell.levels for cell in cells]))
 
 
 def _lesson(key: Key, duels: Sequence[PairwiseResult]) -> Lesson:

@@ -16,6 +16,7 @@ import xarray as xr
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.doubts import doubts_of
+from fsmatrix.analysis.data.factors import follows, levels_of, several
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.roles import Key, same
 from fsmatrix.analysis.data.study import Study, Values, ratio_of, study
@@ -234,9 +235,10 @@ def numbers(cells: Sequence[Values], name: str) -> list[float]:
 
 def varying(cells: Sequence[Values], without: Sequence[str]) -> list[str]:
     """Factors that several levels are there of, and that do not just follow one of `without`."""
-    names = [name for name in (cells[0].cell.levels if cells else {}) if name not in without]
-    several = [n for n in names if len({_text(c, n) for c in cells}) > 1]
-    return [name for name in several if not any(_follows(cells, name, o) for o in without)]
+    names = several([cell.cell.levels for cell in cells])
+    return [
+        n for n in names if n not in without and not any(_follows(cells, n, o) for o in without)
+    ]
 
 
 def lines(cells: Sequence[Values], along: str) -> list[CurveLine]:
@@ -270,13 +272,9 @@ def _only(key: Key, names: Sequence[str]) -> Key:
     return tuple(pair for pair in key if pair[0] in names)
 
 
-def _text(cell: Values, name: str) -> str:
-    return repr(cell.cell.levels.get(name, ""))
-
-
 def _follows(cells: Sequence[Values], name: str, owner: str) -> bool:
-    pairs = {(_text(c, owner), _text(c, name)) for c in cells}
-    return len(pairs) == len({pair[0] for pair in pairs}) and owner in cells[0].cell.levels
+    levels = [cell.cell.levels for cell in cells]
+    return owner in levels[0] and follows(levels_of(levels, name), levels_of(levels, owner))
 
 
 def _same(cells: Sequence[Values], name: str, owner: str) -> bool:

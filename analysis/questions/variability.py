@@ -14,7 +14,7 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import combined
-from fsmatrix.analysis.data.factors import rows_by_group
+from fsmatrix.analysis.data.factors import follows, levels_of, rows_by_group
 from fsmatrix.analysis.data.unmeasured import metric_for
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates import variability as estimates
@@ -233,10 +233,13 @@ def variability(
     rows = [
         {name: axis.levels[axis.codes[group[0]]] for name, axis in axes.items()} for group in groups
     ]
+    column = {name: levels_of(rows, name) for name in axes}
+    names = list(axes)
     varying = [
         name
-        for name in axes
-        if len({row[name] for row in rows}) > 1 and not _follows(name, list(axes), rows)
+        for i, name in enumerate(names)
+        if len(set(column[name])) > 1
+        and not any(follows(column[name], column[owner]) for owner in names[:i])
     ]
     cells = [
         _cell(of, group, levels, varying, half_width)
@@ -250,15 +253,6 @@ def variability(
         tuple(sorted(cells, key=lambda c: c.named)),
         question,
     )
-
-
-def _follows(name: str, names: Sequence[str], rows: Sequence[Levels]) -> bool:
-    """Whether an earlier factor has one level of this one for each of its own."""
-    for owner in names[: names.index(name)]:
-        pairs = {(row[owner], row[name]) for row in rows}
-        if len(pairs) == len({pair[0] for pair in pairs}):
-            return True
-    return False
 
 
 def _cell(

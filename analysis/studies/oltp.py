@@ -18,9 +18,8 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.columns import plain as texts
-from fsmatrix.analysis.data.factors import rows_by_group
+from fsmatrix.analysis.data.factors import rows_by_group, several
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.questions.tails.effects import varying_in
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median, of_runs
 from fsmatrix.results import histogram
@@ -194,7 +193,7 @@ def oltp(ds: xr.Dataset, *, where: Levels | None = None) -> Oltp:
     axes = {"target": of.sides, **of.factors}
     groups = rows_by_group(combined([axis.codes for axis in axes.values()], of.values.size)[1])
     levels = [{name: axis.levels[axis.codes[g[0]]] for name, axis in axes.items()} for g in groups]
-    names = [name for name in varying_in(levels) if name != "backend"]  # the target tells it
+    names = [name for name in several(levels) if name != "backend"]  # the target tells it
     cells = [
         Served(
             ", ".join(units.labelled(name, own[name]) for name in names),

@@ -28,7 +28,7 @@ NAMES = (
 )
 SECRETS = (
     b"Saturn", b"merger", b"alice", b"secret", b"confidential", b"latin", b"/home/bob", b"acquire",
-    b"target", b"\xff\xfe", b"13371", b"13373",
+    b"target", b"\xff\xfelat", b"13371", b"13373",
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.data.factors import OF_PHASES
+from fsmatrix.analysis.data.factors import OF_PHASES, follows, levels_of, several
 from fsmatrix.analysis.data.roles import by_size
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
 from fsmatrix.analysis.stats.testing import quantile_regression as regression
@@ -115,7 +115,7 @@ def effects(levels: Sequence[Levels], logs: Floats) -> Effects:
     """
     finite = np.isfinite(logs)
     there = [i for i in range(len(levels)) if finite[:, i].any()]
-    varying = varying_in([levels[i] for i in there])
+    varying = several([levels[i] for i in there])
     if not varying:
         return Effects((), (), 0, 0, (0, 0))
     blocks, cells = regression.complete(finite)
@@ -136,12 +136,6 @@ def effects(levels: Sequence[Levels], logs: Floats) -> Effects:
         len(kept),
         (used - len(values), len(there) - len(kept)),
     )
-
-
-def varying_in(cells: Sequence[Levels]) -> list[str]:
-    """Factors of which the cells have several levels, in the order of the cells' levels."""
-    names = cells[0] if cells else ()
-    return [name for name in names if len({str(cell[name]) for cell in cells}) > 1]
 
 
 def _of_factor(
@@ -179,9 +173,7 @@ def _of_factor(
 
 
 def _follows(cells: Sequence[Levels], name: str, owner: str) -> bool:
-    """Whether cells of one level of `owner` have one level of `name`."""
-    pairs = {(str(cell[owner]), str(cell[name])) for cell in cells}
-    return len(pairs) == len({owner_level for owner_level, _ in pairs})
+    return follows(levels_of(cells, name), levels_of(cells, owner))
 
 
 @dataclass(frozen=True)

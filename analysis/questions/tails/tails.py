@@ -19,8 +19,8 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.columns import plain as texts
-from fsmatrix.analysis.data.factors import rows_by_group
-from fsmatrix.analysis.questions.tails.effects import Effects, effects, varying_in
+from fsmatrix.analysis.data.factors import rows_by_group, several
+from fsmatrix.analysis.questions.tails.effects import Effects, effects
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates import tails as ranks
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_independent, per_group
@@ -193,7 +193,7 @@ def tails(
     axes = {"target": of.sides, **of.factors}
     groups = rows_by_group(combined([axis.codes for axis in axes.values()], of.values.size)[1])
     rows = [{name: axis.levels[axis.codes[g[0]]] for name, axis in axes.items()} for g in groups]
-    varying = varying_in(rows)
+    varying = several(rows)
     stored = {name: ds[name].values for name in NEEDED}
     blocks = independent(of.blocks, of.attachments)
     cells = sorted(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import xarray as xr
 
 from fsmatrix.analysis.data import cluster
+from fsmatrix.analysis.data.factors import follows
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.roles import ROLES, Key, by_size, level_text, same
 from fsmatrix.analysis.data.study import Study, Values, study
@@ -184,10 +185,10 @@ class Reach:
         """Whether a factor of the installation changes with the compared ones only."""
         if name not in OF_TARGET or not compared:
             return False
-        pairs = {(tuple(self.level(c, n) for n in compared), _raw(c, name)) for c in cells}
-        if len(pairs) != len({pair[0] for pair in pairs}):
+        levels = [_raw(cell, name) for cell in cells]
+        if not follows(levels, [tuple(self.level(c, n) for n in compared) for c in cells]):
             return False
-        if len({level for _, level in pairs}) > 1:
+        if len(set(levels)) > 1:
             self.notes[f"{name} changes with {' and '.join(compared)}"] = None
         return True
 
