@@ -137,6 +137,12 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
         "the rate still changed by more than was allowed: run longer, or allow more",
     ),
     "limited": ("time-limited", "info", "fewer iterations than asked: its time limit ended it"),
+    "rate-limited": (
+        "rate-limited",
+        "warning",
+        "the number is what was asked for, not what the storage can do: compare latencies at one "
+        "limit, or leave it out",
+    ),
     "no-window": (
         "no-window",
         "warning",

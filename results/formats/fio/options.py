@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from fsmatrix.results.evidence.values import Level, Scalar
@@ -17,7 +18,6 @@ _NUMBERS = (
 )  # fmt: skip
 _FLAGS = ("direct", "end_fsync", "fsync_on_close", "norandommap", "thread")
 _TIMES = ("runtime", "ramp_time")
-_WORDS = ("rw", "ioengine", "sync", "verify")
 _ALIASES = {
     "readwrite": "rw",
     "blocksize": "bs",
@@ -25,6 +25,17 @@ _ALIASES = {
     "nr_files": "nrfiles",
     "io_limit": "io_size",
 }
+LIMITS = {"rate": "rate_limit", "rate_iops": "iops_limit"}  # of each job: bytes/s, operations/s
+_LIMITED = ("rate", "rate_iops", "thinktime")
+# what says where, for whom and by what name something is done, or how it is reported: no other work
+_NO_WORK = re.compile(
+    r"name|description|directory|filename|filename_format|opendir|unique_filename|hostname|port"
+    r"|numjobs|group_reporting|new_group|stonewall|wait_for(_previous)?|startdelay|exitall\w*"
+    r"|randseed|rand\w*repeat|allrandrepeat|write_\w*_log|log_\w+|per_job_logs|\w*percentiles"
+    r"|percentile_list|significant_figures|unified_rw_reporting|kb_base|unit_base|disk_util"
+    r"|exec_(pre|post)run|unlink\w*|create_\w+|ignore_error|continue_on_error|error_dump|do_verify"
+    r"|ss\w*|steadystate\w*|uid|gid|disable_\w+|gtod_\w+|clocksource|clock"
+)
 LATENCIES = "latencies"  # a factor, so that runs that count from another moment are apart
 
 
@@ -59,13 +70,27 @@ def _typed(options: Mapping[str, str]) -> dict[str, Scalar]:
         if (seconds := seconds_of(given.get(key, ""))) is not None:
             typed[key] = seconds
     typed |= {key: is_set(given, key) for key in _FLAGS if key in given}
-    return typed | {key: given[key] for key in _WORDS if key in given}
+    share = given.get("rwmixwrite", "")
+    if "rwmixread" not in given and share.isdecimal() and len(share) < 3:
+        typed["rwmixread"] = 100 - int(share)
+    if (rate := size_of(given.get("rate", ""), base)) is not None:
+        typed["rate_limit"] = rate
+    if given.get("rate_iops", "").isdecimal():
+        typed["iops_limit"] = int(given["rate_iops"])
+    told = {*typed, *(option for option, name in LIMITS.items() if name in typed)}
+    told |= {"rwmixwrite"} if "rwmixread" in typed else set()
+    # words, and whatever is no plain number or not known here: other work all the same
+    rest = {k: v for k, v in given.items() if k not in told and not _NO_WORK.fullmatch(k)}
+    return typed | rest
 
 
 def traps(jobs: Sequence[Job]) -> list[Note]:
     """What makes fio's numbers with these options doubtful."""
     notes = []
     for job in jobs:
+        if job.kind and (limits := [f"{k}={job.options[k]}" for k in _LIMITED if k in job.options]):
+            text = f"job {job.name} was held back: {', '.join(limits)}"
+            notes.append(Note("rate-limited", text, phase=job.kind))
         if job.options.get("ioengine") == "rados" and job.kind and (remarks := _rados(job)):
             text = f"job {job.name} on rados: {'; '.join(remarks)}; fio ignores completion errors"
             notes.append(Note("rados-phantom", text, phase=job.kind))

@@ -79,6 +79,8 @@ def test_a_mixture_has_both_directions_and_their_latencies() -> None:
         "iodepth": 4,
         "thread": True,
         "ioengine": "dfs",
+        "pool": "bench",
+        "cont": "posix1",
     }
 
 
@@ -186,6 +188,40 @@ def test_rados_phantoms(options: dict[str, str], words: str) -> None:
     (run,) = parse(json.dumps(data), "made")
     found = [note.message for note in run.notes if note.key == "rados-phantom"]
     assert words in found[0] if words else not found
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"rwmixwrite": "10"}, {"rwmixread": 90}),
+        ({"rate": "1m", "rate_iops": "512"}, {"rate_limit": 1 << 20, "iops_limit": 512}),
+        ({"rate": "1m,2m"}, {"rate": "1m,2m"}),
+        ({"bs": "4k,64k"}, {"bs": "4k,64k"}),
+        ({"bssplit": "4k/90:64k/10"}, {"bssplit": "4k/90:64k/10"}),
+        ({"random_distribution": "zipf:1.2"}, {"random_distribution": "zipf:1.2"}),
+        ({"size": "50%"}, {"size": "50%"}),
+        ({"directory": "/b", "randseed": "7", "write_bw_log": "x", "log_avg_msec": "5"}, {}),
+    ],
+)
+def test_jobs_of_other_options_are_other_work(
+    options: dict[str, str], told: dict[str, Any]
+) -> None:
+    """What is not known here too; not where it was done, by what name, and how it was logged."""
+    plain, other = ({"rw": "randrw", **more} for more in ({}, options))
+    data = raw("3.33-job-file.json")
+    for given in (plain, other):
+        data["global options"], data["jobs"][0]["job options"] = {}, given
+        (run,) = parse(json.dumps(data | {"jobs": data["jobs"][:1]}), "x")
+        expected = {"rw": "randrw"} | (told if given is other else {})
+        assert {k: v for k, v in run.options.items() if k != "latencies"} == expected
+
+
+def test_a_job_that_was_held_back_says_so() -> None:
+    data = raw("3.33-job-file.json")
+    data["jobs"][0]["job options"] |= {"rate": "1m", "thinktime": "20"}
+    noted = [note for run in parse(json.dumps(data), "x") for note in run.notes]
+    (found,) = [note.message for note in noted if note.key == "rate-limited"]
+    assert found.endswith("was held back: rate=1m, thinktime=20")
 
 
 def test_reads_that_verify_are_no_part_of_a_write() -> None:
