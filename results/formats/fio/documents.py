@@ -27,6 +27,9 @@ _LINE = re.compile(rf'\s*(?:(?:"(?:[^"\\]|\\.)*"\s*:\s*)?{_VALUE}|[\]}}])?\s*,?\
 _WHOLE_REST = re.compile(r"\s*(?:\]|,?\s*$)")  # what may follow a job
 _NEEDED = {"groupid", "error", "usr_cpu", "latency_ms"}  # first and last keys of a job
 _LIST_KEYS = ("jobs", "client_stats")
+_OPENS = re.compile(r"^[ \t\ufeff]*(?P<brace>[{\[])", re.M)
+DEPTH = 8  # to which another program may have put a document into its own
+MOST_FAILED = 20  # values that are no JSON, before a text is taken for a damaged one
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,11 @@ class Document:
 
 def documents(text: str, source: str) -> list[Document]:
     """All documents of a text, at least one; ParseError if there is none, or nothing whole."""
-    whole, rest = _decoded_with_rest(text.lstrip("\ufeff \t\r\n"))
-    if whole is not None and not rest.strip():  # also with its keys in another order
-        return [_whole(whole, 1, (), source)]
+    if whole := _undamaged(text):
+        return [_whole(data, line, (), source) for data, line in whole]
+    whole_object, rest = _decoded_with_rest(text.lstrip("\ufeff \t\r\n"))
+    if whole_object is not None and not rest.strip():
+        return [_whole(whole_object, 1, (), source)]
     parsed, lost = [], list[ParseError]()
     for part, line in _parts(text):
         try:
@@ -62,6 +67,43 @@ def documents(text: str, source: str) -> list[Document]:
         )
     notes = tuple(Note("recovered", f"left out: {error.reason}", error.line) for error in lost)
     return [replace(document, notes=(*document.notes, *notes)) for document in parsed]
+
+
+def _undamaged(text: str) -> list[tuple[JsonObject, int]]:
+    """All documents and their lines, if each is whole: whatever stands around them, also JSON of
+    another program, and in whatever order their keys are.  None if one may be damaged."""
+    found: list[tuple[JsonObject, int]] = []
+    end = failed = counted = 0
+    line = 1
+    for start in _OPENS.finditer(text):
+        if start.start("brace") < end:
+            continue
+        try:
+            value, end = _DECODER.raw_decode(text, start.start("brace"))
+        except (ValueError, RecursionError):
+            if (failed := failed + 1) > MOST_FAILED:
+                return []
+            continue
+        line += text.count("\n", counted, start.start("brace"))
+        counted = start.start("brace")
+        found += [(document, line) for document in _inside(value)]
+    return found if len(found) == len(MARK.findall(text)) else []
+
+
+def _inside(value: Json) -> Iterator[JsonObject]:
+    """The documents in a JSON value, at any depth; at most DEPTH levels are looked at."""
+    level: list[Json] = [value]
+    for _ in range(DEPTH):
+        below: list[Json] = []
+        for each in level:
+            if isinstance(each, dict):
+                if "fio version" in each and any(isinstance(each.get(k), list) for k in _LIST_KEYS):
+                    yield each
+                else:
+                    below += each.values()
+            elif isinstance(each, list):
+                below += each
+        level = below
 
 
 def _parts(text: str) -> Iterator[tuple[str, int]]:

@@ -298,6 +298,30 @@ def test_numbers_that_contradict_each_other_are_noted(key: str) -> None:
     assert "contradiction" in keys(run)
 
 
+def test_documents_are_whole_in_whatever_stands_around_them() -> None:
+    """JSON of another program, keys in another order, lines of a shell between."""
+    data = raw("3.33-direct.json")
+    (plain,) = parse(json.dumps(data), "x")
+    nested = json.dumps({"name": "block", "raw": {"result": data}})
+    ordered = json.dumps(data, sort_keys=True, indent=2)
+    other = ordered.replace('"jobname": "d"', '"jobname": "e"').replace(
+        '"name": "d"', '"name": "e"'
+    )
+    for text, runs in (
+        (nested, 1),
+        (f"pod started\n{nested}\ndone\n", 1),
+        (f"{ordered}\n{other}\n", 2),
+        (f"$ jq -S . a.json\n{ordered}\n$ jq -S . b.json\n{other}", 2),
+    ):
+        found = parse(text, "x")
+        assert len(found) == runs
+        for run in found:
+            assert (run.options, run.notes, run.failure) == (plain.options, plain.notes, "")
+            assert [p.bytes.tolist() for p in run.phases] == [
+                p.bytes.tolist() for p in plain.phases
+            ]
+
+
 def test_old_versions_and_other_locales_are_refused() -> None:
     text = text_of("3.42-dfs-randrw.json")
     with pytest.raises(ParseError, match=r"needs fio 3\.0 or newer"):
