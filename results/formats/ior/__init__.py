@@ -7,7 +7,9 @@ What IOR counts: its window is from the first open to the last close over all ra
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 from fsmatrix.results.formats.base import (
     Format,
@@ -30,6 +32,9 @@ OLDEST = "3.2"  # version
 # keys that only IOR's JSON has
 JSON_KEYS = re.compile(r'"(bwMiB|wrRdTime|deadlineForStonewall)" ?:')
 JSON_HEAD = (re.compile(r'"Command line" ?: ?"'), re.compile(r'"tests" ?: ?\['))
+# how a whole document begins, as IOR or jq prints it; and a table
+JSON_BEGINS = re.compile(r'^[ \t]*\{(?=\s*"(?:Version|Began|Command line)" ?:)', re.MULTILINE)
+CSV_BEGINS = re.compile(rf"^{re.escape(HEADER)}", re.MULTILINE)
 TABLE = "access    bw(MiB/s)"
 
 
@@ -55,10 +60,10 @@ def parse(text: str, source: str) -> list[Parsed]:
     Raises ParseError when it is no output of IOR, or holds no test and does not say why.
     """
     if is_json(text):
-        outputs = [read_json(text, source)]
+        outputs = [read_json(part, source) for part in _apart(text, JSON_BEGINS, is_json)]
         kind = "JSON"
     elif is_csv(text):
-        outputs = [read_csv(text, source)]
+        outputs = [read_csv(part, source) for part in _apart(text, CSV_BEGINS, _has_rows)]
         kind = "CSV"
     elif is_text(text):
         outputs = read_text(text, source)
@@ -78,9 +83,27 @@ def parse(text: str, source: str) -> list[Parsed]:
         raise ParseError(source, 0, _empty(text, kind))
     if not any(output.tests for output in outputs):
         return [_ended_before_its_first_test(outputs[0], text, source, kind)]
-    if kind == "JSON" and not text.lstrip().startswith(("{", "IOR-")):
+    begun = text.lstrip().startswith(("{", "IOR-")) or outputs[0].version
+    if kind == "JSON" and not begun:
         starts[0][0] = _beheaded(starts[0][0])
     return overlapping(starts)
+
+
+def _has_rows(text: str) -> bool:
+    return re.search("^(write|read),", text, re.MULTILINE) is not None
+
+
+def _apart(text: str, begins: re.Pattern[str], whole: Callable[[str], bool]) -> list[str]:
+    """Outputs of several starts, one after the other, each with its own line numbers.
+
+    Only if each is one: a head that is there twice may be an accident.
+    """
+    starts = [match.start() for match in begins.finditer(text)]
+    bounds = [0, *starts[1:], len(text)]
+    parts = [text[start:end] for start, end in pairwise(bounds)]
+    if len(parts) < 2 or not all(map(whole, parts)):
+        return [text]
+    return ["\n" * text.count("\n", 0, at) + part for at, part in zip(bounds, parts, strict=False)]
 
 
 def _ended_before_its_first_test(output: Output, text: str, source: str, kind: str) -> Parsed:

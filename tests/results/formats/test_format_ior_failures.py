@@ -310,3 +310,21 @@ def test_much_foreign_output_is_no_obstacle() -> None:
     head, tail = text_of("ior-3.3.0-fpp.txt").split("Results:", 1)
     (run,) = ior.parse(head + "Results:\n" + "\n".join(junk) + tail, "x")
     assert [p.iterations["bandwidth"][2] / MIB for p in run.phases] == [663.82, 6344.0]
+
+
+# -- several outputs in one text ---------------------------------------------------------------
+@pytest.mark.parametrize("name", ["ior-posix-fpp.json", "ior-random.csv", "ior-4.0.0-fpp.txt"])
+def test_outputs_one_after_the_other_are_runs_of_their_own(name: str) -> None:
+    """A job that starts IOR twice; whatever a shell printed before each."""
+    text = text_of(name)
+    later = re.sub(r"Nov 20", "Nov 21", text).replace("0.0136", "0.0137")
+    later = later.replace("495.6634", "495.6635") if name.endswith("csv") else later
+    alone = ior.parse(text, "x")
+    found = ior.parse(f"Loading module openmpi\n{text}srun: job 7\n{later}", "x")
+    assert len(found) == 2 * len(alone)
+    for run, whole in zip(found, alone * 2, strict=True):
+        assert (run.failure, run.version) == (whole.failure, whole.version)
+        assert [p.operations.tolist() for p in run.phases] == [
+            p.operations.tolist() for p in whole.phases
+        ]
+        assert {note.key for note in run.notes} == {note.key for note in whole.notes}
