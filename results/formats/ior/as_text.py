@@ -21,7 +21,12 @@ from fsmatrix.results.formats.ior.model import (
 )
 
 BANNER = re.compile(r"IOR-([\w.+-]{1,40}): MPI Coordinated Test of Parallel I/O", re.ASCII)
-_KEY = re.compile(r"([A-Za-z][A-Za-z ]{1,19}?) *: (.*)|([A-Za-z][A-Za-z ]{1,19}?) *:", re.ASCII)
+# before 3.2 with "=" too
+_KEY = re.compile(
+    r"([A-Za-z][A-Za-z ]{1,19}?) *[:=] (.*)|([A-Za-z][A-Za-z ]{1,19}?) *[:=]", re.ASCII
+)
+_OLD_TEST = re.compile(r"Test (\d{1,9}) started: (.*)")  # before 3.2, and its clients
+_OLD_CLIENTS = re.compile(r"clients += (\d{1,9}) \((\d{1,9}) per node\)")
 _DATE = re.compile(r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}", re.ASCII)
 _FS = re.compile(r"FS +: (.+?) +Used FS: (\S+) +Inodes: (.+?) +Used Inodes: (\S+)")
 _HEADING = re.compile(r"access +bw\(MiB/s\)  (IOPS)?")
@@ -32,9 +37,9 @@ MUST = ("bandwidth", "block", "transfer_size", "total")
 SUMMARY_TAIL = (
     "test", "tasks", "tasks_per_node", "iterations", "file_per_process", "reorder_tasks",
     "task_offset", "reorder_random", "seed", "segments", "block_size", "transfer_size",
-    "aggregate_mib", "api", "refnum",
+    "aggregate", "api", "refnum",
 )  # fmt: skip
-SUMMARY_LENGTHS = (25, 27)  # words of a line; 3.3 added two columns about stonewalling
+SUMMARY_LENGTHS = (21, 25, 27)  # words of a line: before 3.2; since 3.3 about stonewalling too
 LONGEST_FS = 300  # characters
 HEAD = ("Began", "Command line", "Machine", "Finished")
 
@@ -131,7 +136,15 @@ class TextReader:
             names = ("size", "used", "inodes", "inodes_used")
             fact = dict(zip(names, match.groups(), strict=True))
             self.output.test.facts.setdefault("file_system", fact)
-        elif match := _KEY.fullmatch(line):
+        elif match := _OLD_TEST.fullmatch(line):
+            self._key("TestID", match[1], at)
+            self._key("StartTime", match[2], at)
+        elif match := _OLD_CLIENTS.fullmatch(line.lstrip()):
+            self._key("tasks", match[1], at)
+            self._key("clients per node", match[2], at)
+            if int(match[2]) and int(match[1]) % int(match[2]) == 0:
+                self._key("nodes", str(int(match[1]) // int(match[2])), at)
+        elif match := _KEY.fullmatch(line.lstrip()):
             self._key(match[1] or match[3], (match[2] or "").strip(), at)
 
     def _banner(self, version: str, at: int) -> None:
@@ -154,7 +167,7 @@ class TextReader:
                 return
             self.log.take()
             output.tests.append(Test(at, {"test": identity}))
-        elif key in HEAD:
+        elif (key := key.removesuffix(" used")) in HEAD:
             if key == "Finished":
                 output.finished = output.finished or _DATE.fullmatch(value) is not None
             output.head.setdefault(key, value)

@@ -328,3 +328,42 @@ def test_outputs_one_after_the_other_are_runs_of_their_own(name: str) -> None:
             p.operations.tolist() for p in whole.phases
         ]
         assert {note.key for note in run.notes} == {note.key for note in whole.notes}
+
+
+OLD = """IOR-3.0.1: MPI Coordinated Test of Parallel I/O
+
+Began: Fri Mar 22 12:41:45 2019
+Command line used: /opt/ior -b 200m -t 20m -a POSIX -w -k -o /scratch/f
+Machine: Linux n1
+
+Test 0 started: Fri Mar 22 12:41:45 2019
+Summary:
+\tapi                = POSIX
+\taccess             = single-shared-file
+\tordering inter file= random task offsets >= 1, seed=0
+\tclients            = 16 (8 per node)
+\trepetitions        = 1
+\txfersize           = 20 MiB
+\tblocksize          = 200 MiB
+\taggregate filesize = 3.12 GiB
+
+access    bw(MiB/s)  block(KiB) xfer(KiB)  open(s)    wr/rd(s)   close(s)   total(s)   iter
+write     158.39     204800     20480      0.003322   1.47       20.06      20.20      0   
+
+Summary of all tests:
+Operation Max Min Mean StdDev Mean(s) Test# #Tasks tPN reps fPP reord reordoff reordrand seed
+write   158.39 158.39 158.39 0.00 20.20281 0 16 8 1 0 0 1 1 0 1 209715200 20971520 3355443200 POSIX 0
+
+Finished: Fri Mar 22 12:42:05 2019
+"""  # noqa: E501 W291
+
+
+def test_an_older_version_is_read_and_named() -> None:
+    """3.0 writes settings with "=", another head, and a shorter summary (ubccr/akrr's output)."""
+    (run,) = ior.parse(OLD, "x")
+    assert (run.version, run.failure, run.processes, run.nodes) == ("3.0.1", "", 16, 2)
+    assert keys(run) == {"old-version"}
+    (write,) = run.phases
+    assert (write.name, write.bytes.sum()) == ("write", 16 * 200 * MIB)
+    assert write.bytes.sum() / write.end.max() == pytest.approx(158.39 * MIB, rel=1e-3)
+    assert run.options["reorder_random"] is True
