@@ -9,6 +9,8 @@ from dataclasses import replace
 from fsmatrix.results.formats.base import Note, Parsed, Parser
 
 _COLOUR = re.compile(r"\x1b\[[\d;]{0,30}[mK]")
+_BLANKS = str.maketrans(dict.fromkeys("\t\u00a0\u2007\u202f", " "))
+_QUOTES = str.maketrans(dict.fromkeys("\u201c\u201d\u201e", '"'))
 _HOST = r"([A-Za-z][\w.-]{0,100}):"
 # What stands before a line, with the rank or the host that printed it: nothing but marks and
 # blanks, srun, hydra, Open MPI and PRRTE, pdsh.
@@ -45,7 +47,7 @@ def unlabelled(text: str) -> list[str]:
     It is one text, or one for each rank or host that began an output of its own (worlds of one
     task each).  What nobody of them printed is in all of them; every line keeps its place.
     """
-    text = _COLOUR.sub("", text)
+    text = _COLOUR.sub("", _plain(text))
     before = list(_before(text))
     if any(_STAMP.match(each) for each, _ in before):
         text = "".join(map(_unstamped, text.splitlines(keepends=True)))
@@ -69,6 +71,15 @@ def unlabelled(text: str) -> list[str]:
     return [
         "\n".join(line if by == one or by not in own else "" for by, line in lines) for one in own
     ]
+
+
+def _plain(text: str) -> str:
+    """With blanks, quotes and ends of lines as programs print them, not as pages show them."""
+    if "\r" in text and "\n" not in text:
+        text = text.replace("\r", "\n")
+    if '"' not in text:
+        text = text.replace("&quot;", '"').translate(_QUOTES)
+    return text.translate(_BLANKS)
 
 
 def _before(text: str) -> Iterator[tuple[str, bool]]:

@@ -377,3 +377,16 @@ def test_a_killed_run_does_not_spoil_the_next_one(name: str) -> None:
         assert keys(whole) == keys(alone)
     first, _ = parse(text + text[: len(text) - 30], "x")
     assert repr(replace(first, notes=())) == repr(replace(alone, notes=()))
+
+
+@pytest.mark.parametrize("name", ["ior-posix-fpp.json", "ior-4.0.0-fpp.txt"])
+def test_blanks_quotes_and_line_ends_of_pages_are_those_of_programs(name: str) -> None:
+    """Copied from a web page, a mail or a table: the same runs."""
+    plain = (Path(__file__).parents[2] / "data" / "ior" / name).read_text()
+    (expected,) = unlabelled(plain)
+    pages = [plain.replace("  ", "\u00a0 "), plain.replace("    ", "\t   ").replace("\n", "\r")]
+    if '"' in plain:
+        pages += [plain.replace('"', "&quot;"), plain.replace('"', "\u201c")]
+    for page in pages:
+        (after,) = unlabelled(page)
+        assert after == expected
