@@ -31,6 +31,7 @@ from fsmatrix.results.formats.base import (
     ParseError,
     aged,
     agrees,
+    is_older,
     overlapping,
     totals,
 )
@@ -116,6 +117,8 @@ def _stop(run: Reading) -> int | None:
 
 def _failure(run: Reading, rate: float, stop: int | None) -> str:
     """Why the run failed, although dbench may have ended with status 0."""
+    if is_older(run.version, OLDEST):
+        return "its lines are not those that are known here"
     reasons = []
     if run.error_count:
         more = f" (and {run.error_count - 1} more)" if run.error_count > 1 else ""
@@ -148,7 +151,10 @@ def _counts(run: Reading) -> dict[str, int]:
 
 
 def _marks(run: Reading, rate: float, failure: str) -> None:
-    """Notes for the audits."""
+    """Notes for the audits; none of a version whose lines are not known."""
+    if is_older(run.version, OLDEST):
+        run.notes.clear()
+        return
     if run.barrier:
         met = run.prepared[1] > 0 and run.prepared[0] == run.prepared[1] and run.released
         if met:
@@ -182,7 +188,7 @@ def _marks(run: Reading, rate: float, failure: str) -> None:
 def _phase(run: Reading, rate: float, stop: int | None, source: str) -> tuple[Phase, ...]:
     """The phase `mixed`; none if nothing was measured."""
     seconds = stop or (run.ticks[-1].second if run.ticks else 0)
-    if not seconds or not rate:
+    if not seconds or not rate or is_older(run.version, OLDEST):
         return ()
     if rate * MEGABYTE * seconds >= LARGEST:
         raise ParseError(source, 0, f"{rate:g} MB/s for {seconds} s is no measurement")

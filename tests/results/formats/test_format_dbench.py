@@ -188,6 +188,25 @@ def test_a_failed_run_says_why(name: str, words: str) -> None:
     assert words in one(name).failure
 
 
+def test_a_version_that_is_not_known_is_named_and_nothing_else_is_said() -> None:
+    """3.04 prints other lines (sahlberg/dbench issue 6): not cut, not damaged, and no number."""
+    (run,) = parse(
+        "dbench version 3.04 - Copyright Andrew Tridgell 1999-2004\n\n"
+        "Running for 10 seconds with load 'client.txt' and minimum warmup 2 secs\n"
+        "1 clients started\n   1    122253   676.39 MB/sec  warmup   1 sec   \n"
+        "   1    372673   677.01 MB/sec  execute   1 sec   \n"
+        "   1   1486909   672.38 MB/sec  cleanup  10 sec   \n\n"
+        "Throughput 673.168 MB/sec 1 procs\n",
+        "x",
+    )
+    assert run.failure == (
+        "its lines are not those that are known here "
+        "(dbench 3.04 is too old: outputs of 4.0 and newer are known here)"
+    )
+    assert run.phases == ()
+    assert run.notes == ()
+
+
 def test_errors_of_a_run_that_went_on_are_counted() -> None:
     line = "[12345] read failed on handle 10025 (Input/output error)\n"
     (parsed,) = parse(text_of("two-clients").replace("   2  cleanup", line + "   2  cleanup"), "x")
