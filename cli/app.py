@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Annotated
 
@@ -133,3 +134,9 @@ def _wait(context: typer.Context) -> None:
     name = context.invoked_subcommand or ""
     if name in WAITED_FOR:
         context.with_resource(waiting(f"{name}: reading"))
+
+
+@functools.cache
+def program() -> Callable[[], object]:
+    """All commands, made once in a process."""
+    return typer.main.get_command(app)

@@ -36,7 +36,7 @@ TAKE_CAMPAIGNS = ("plan", "run", "submit")  # the other commands take results
 Factors = Mapping[str, list[str]]  # factor -> its levels as they are typed
 
 
-def complete(run: Callable[[], None]) -> None:
+def complete(run: Callable[[], object]) -> None:
     """Answer the shell: `run` is the program, which typer makes answer instead of act."""
     for timer, number, most in (
         (signal.ITIMER_PROF, signal.SIGPROF, SECONDS),

@@ -35,9 +35,9 @@ def command() -> int | str | None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a locale may have no sign for "µ"
-    from fsmatrix.cli.app import app
+    from fsmatrix.cli.app import program
 
-    return _status(app)
+    return _status(program())
 
 
 class _Output(io.FileIO):
@@ -86,7 +86,7 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _status(app: Callable[[], None]) -> int | str | None:
+def _status(run: Callable[[], object]) -> int | str | None:
     """The exit status of a command that printed all it had to say, or said why not."""
     from fsmatrix.cli import completion
 
@@ -94,9 +94,9 @@ def _status(app: Callable[[], None]) -> int | str | None:
         with _interruptible():
             try:
                 if completion.VARIABLE in os.environ:
-                    completion.complete(app)
+                    completion.complete(run)
                 else:
-                    app()
+                    run()
             except SystemExit as end:
                 sys.stdout.flush()
                 return end.code

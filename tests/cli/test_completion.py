@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -22,7 +23,7 @@ PROGRAM = Path(sys.executable).parent / "fsmatrix"
 VARIABLE = "_FSMATRIX_COMPLETE"
 # what bash does at a <TAB>, by the script that it was given; the words as it divides them
 ASK = """
-source /dev/stdin <<< "$(_FSMATRIX_COMPLETE=source_bash fsmatrix)"
+source /dev/stdin <<< "$SCRIPT"
 COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); COMPREPLY=()
 _fsmatrix_completion fsmatrix
 printf '%s\\n' "${COMPREPLY[@]}"
@@ -70,6 +71,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@functools.cache
+def script() -> str:
+    """What a user gives to bash, once for a shell."""
+    asked_for = {**os.environ, VARIABLE: "source_bash"}
+    return subprocess.run(
+        [PROGRAM], capture_output=True, text=True, env=asked_for, timeout=PATIENCE, check=True
+    ).stdout
+
+
 def bash(folder: Path, *words: str) -> list[str]:
     """What bash puts into the line."""
     path = f"{PROGRAM.parent}:{os.environ['PATH']}"
@@ -78,7 +88,7 @@ def bash(folder: Path, *words: str) -> list[str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": path, "SCRIPT": script()},
         timeout=PATIENCE,
         check=True,
     )

@@ -15,11 +15,22 @@ import pytest
 
 from fsmatrix.results.files.store import Store
 from tests.results.hostile import record
-from tests.suite.running import FSMATRIX
 from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = sorted(link.name for link in (ROOT / "fsmatrix").iterdir() if link.is_symlink())
+
+
+BETWEEN = "-- the next command --\n"
+IN_ONE_PROCESS = f"""
+import json, sys
+from fsmatrix.cli.main import command
+for words in json.loads(sys.argv[1]):
+    print({BETWEEN!r}, end="", flush=True)
+    sys.argv = ["fsmatrix", *words]
+    assert not command(), words
+    sys.stdout.flush()
+"""
 
 
 def tracked() -> set[str]:
@@ -115,16 +126,24 @@ def test_the_wheel_alone_is_enough_to_work(wheel: Path, tmp_path: Path) -> None:
     assert printed(sys.executable, "-P", "-c", place).startswith(str(tmp_path / "site"))
     store = Store.create(tmp_path / "out")
     store.append([record(), record("ext4")])
-    jobs = json.loads(printed(*FSMATRIX, "jobs", "--json"))
-    assert {job["name"] for job in jobs} == {path.stem for path in (ROOT / "jobs").glob("*.yaml")}
-    assert "#SBATCH" in printed(*FSMATRIX, "submit", "quickstart", "-o", "queued", "--dry-run")
-    assert "2 runs, 2 ok" in printed(*FSMATRIX, "bundle", "out", "-o", "b.tar.gz")
+    studies = [path.stem for path in (ROOT / "results" / "published" / "studies").glob("*.yaml")]
+    commands = [
+        ["jobs", "--json"],
+        ["submit", "quickstart", "-o", "queued", "--dry-run"],
+        ["bundle", "out", "-o", "b.tar.gz"],
+        ["report", "out"],
+        *(["claims", study, "out", "--json"] for study in studies),
+    ]
+    said = printed(sys.executable, "-P", "-c", IN_ONE_PROCESS, json.dumps(commands))
+    listed, queued, bundled, _, *claims = said.split(BETWEEN)[1:]
+    assert {job["name"] for job in json.loads(listed)} == {
+        path.stem for path in (ROOT / "jobs").glob("*.yaml")
+    }
+    assert "#SBATCH" in queued
+    assert "2 runs, 2 ok" in bundled
     assert b"README.md" in gzip.decompress((tmp_path / "b.tar.gz").read_bytes())
-    printed(*FSMATRIX, "report", "out")
     assert "<html" in (store.directory / "report.html").read_text(encoding="utf-8")
-    for study in (ROOT / "results" / "published" / "studies").glob("*.yaml"):
-        claims = json.loads(printed(*FSMATRIX, "claims", study.stem, "out", "--json"))
-        assert claims["study"] == study.stem
+    assert [json.loads(claim)["study"] for claim in claims] == studies
 
 
 def test_sdist_is_complete(tmp_path: Path) -> None:

@@ -101,11 +101,21 @@ def four(**fields: Any) -> Mpirun:
     return Mpirun(Probe(True, str(program), version, library=library), **fields)
 
 
-def test_an_mpi_program_is_kept_local_while_it_starts() -> None:
+STAYS = """
+import os, sys, time
+from mpi4py import MPI
+MPI.COMM_WORLD.allgather(0)
+deadline = time.monotonic() + 12
+while time.monotonic() < deadline and not os.path.exists(sys.argv[1]):
+    time.sleep(0.1)
+MPI.COMM_WORLD.allgather(0)
+"""
+
+
+def test_an_mpi_program_is_kept_local_while_it_starts(tmp_path: Path) -> None:
     """As IOR and mdtest are started: by the conductor, not by a rank."""
-    made = launcher("mpirun")
-    code = "from mpi4py import MPI; import time; MPI.COMM_WORLD.allgather(0); time.sleep(12)"
-    argv = made.command([sys.executable, "-c", code], Geometry(1, 2), {})
+    made, seen = launcher("mpirun"), tmp_path / "seen"
+    argv = made.command([sys.executable, "-c", STAYS, str(seen)], Geometry(1, 2), {})
     ended: list[programs.Finished] = []
     watch = loopback.WhileStarting(lambda: False, programs.running)
     thread = threading.Thread(
@@ -123,6 +133,7 @@ def test_an_mpi_program_is_kept_local_while_it_starts() -> None:
         assert len(found) > 3
         assert reachable(found) == []
     finally:
+        seen.touch()
         thread.join()
     assert ended[0].returncode == 0, ended[0].stderr
 
