@@ -66,6 +66,8 @@ def _parsed(run: Reading, source: str) -> Parsed:
     failure = _failure(run, rate, stop)
     clients = int(run.end[4]) if run.end else run.prepared[1] or None
     options: dict[str, Json] = {} if run.runtime is None else {"runtime": run.runtime}
+    if run.load:  # another one is other work, wherever it lies
+        options["loadfile"] = run.load.rpartition("/")[2]
     facts: dict[str, Json] = {"loadfile": run.load}
     if run.looks:  # ten looks a second, the last of them when all are there
         facts["launch_seconds"] = (run.looks - 1) / 10

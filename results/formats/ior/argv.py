@@ -22,6 +22,9 @@ FLAGS = {
 }
 SIZES = {"b": "block_size", "t": "transfer_size"}
 COUNTS = {"s": "segments", "D": "stonewall", "i": "iterations", "Q": "task_offset"}
+# what says where, how long before, and how it is reported: no other work
+NO_WORK = "AGdfjkNorvwB"
+REPORTS = ("summary", "save", "verbose", "outlier")  # how directives begin that are none either
 # directives of -O
 DIRECTIVES = {
     "stonewallingwearout": "stonewall_wear_out",
@@ -35,16 +38,20 @@ DIRECTIVES = {
 def settings(argv: Sequence[str]) -> dict[str, str | int]:
     """Settings by the names of the workload's options, and `read`, `write`, `script`.
 
+    `other_options`: what else makes it other work (`--mpiio.hintsFileName=h -g`), in one text.
     What is not on the command line is absent, except flags: without its flag one is off.
     A run by a script (-f) tells only `script`.
     """
     seen: dict[str, str | int] = dict.fromkeys(FLAGS.values(), False)
     seen |= {"direct": False, "stonewall_wear_out": False}
     access: set[str] = set()
+    others: list[str] = []
     words = iter(argv[1:])
     for word in words:
         if word in ("--posix.odirect", "--posix.odirect=1"):
             seen["direct"] = True
+        elif word.startswith("--"):
+            others.append(word)
         if not word.startswith("-") or word.startswith("--"):
             continue
         name, equals, value = word[1:].partition("=")
@@ -53,7 +60,8 @@ def settings(argv: Sequence[str]) -> dict[str, str | int]:
                 given = name[index + 1 :] + equals + value
                 if equals and index + 1 == len(name):
                     given = value
-                _value(seen, letter, given or next(words, ""))
+                given = given or next(words, "")
+                others += _value(seen, letter, given)
                 break
             if letter in "rw":
                 access.add(letter)
@@ -61,6 +69,10 @@ def settings(argv: Sequence[str]) -> dict[str, str | int]:
                 seen["direct"] = True
             elif letter in FLAGS:
                 seen[FLAGS[letter]] = True
+            elif letter not in NO_WORK:
+                others.append(f"-{letter}")
+    if others:
+        seen["other_options"] = " ".join(sorted(others))
     if seen.get("script"):
         return {"script": True}
     neither = not access and not seen["check_read"] and not seen["check_write"]
@@ -69,7 +81,8 @@ def settings(argv: Sequence[str]) -> dict[str, str | int]:
     return seen
 
 
-def _value(seen: dict[str, str | int], letter: str, value: str) -> None:
+def _value(seen: dict[str, str | int], letter: str, value: str) -> list[str]:
+    """Put what an option says; what no setting has a name for."""
     if letter == "a":
         seen["api"] = value
     elif letter == "f":
@@ -81,8 +94,18 @@ def _value(seen: dict[str, str | int], letter: str, value: str) -> None:
         if amount is not None:
             seen[(SIZES | COUNTS)[letter]] = amount
     elif letter == "O":
-        for directive in value.split(","):
-            name, _, given = directive.partition("=")
-            option = DIRECTIVES.get(name.strip().lower())
-            if option:
-                seen[option] = given.strip() not in ("", "0")
+        return [
+            f"-O {rest}" for directive in value.split(",") if (rest := _directive(seen, directive))
+        ]
+    elif letter not in NO_WORK:
+        return [f"-{letter} {value}"]
+    return []
+
+
+def _directive(seen: dict[str, str | int], text: str) -> str:
+    """As `_value` of one of -O: itself if it makes other work that has no name here."""
+    name, _, given = text.strip().partition("=")
+    if option := DIRECTIVES.get(name.strip().lower()):
+        seen[option] = given.strip() not in ("", "0")
+        return ""
+    return "" if name.lower().startswith(REPORTS) else text.strip()

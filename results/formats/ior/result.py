@@ -28,7 +28,7 @@ OPTIONS = (
     "api", "transfer_size", "block_size", "segments", "file_per_process", "reorder_tasks",
     "reorder_random", "random_offset", "fsync", "fsync_per_write", "stonewall",
     "stonewall_wear_out", "iterations", "collective", "direct", "check_write", "check_read",
-    "operations",
+    "operations", "other_options",
 )  # fmt: skip
 LATENCY = (
     "IOR's column Latency is no minimum and no mean over all: {what}. It is kept of each iteration "

@@ -44,7 +44,8 @@ def test_a_whole_run() -> None:
     parsed = one("two-clients")
     phase = phase_of(parsed)
     assert (parsed.version, parsed.processes, parsed.nodes, parsed.failure) == ("4.00", 2, 1, "")
-    assert parsed.options == {"runtime": 6, "sync": False, "sync_directories": False}
+    told = {"runtime": 6, "loadfile": "client.txt", "sync": False, "sync_directories": False}
+    assert parsed.options == told
     assert (phase.name, phase.start.tolist(), phase.end.tolist()) == ("mixed", [0.0], [6.0])
     assert phase.bytes.tolist() == [1_296_828_000]  # 216.138 MB/s of 10^6 bytes for 6 s
     table = phase.facts["operations"]
@@ -141,7 +142,8 @@ def test_a_series_that_rounding_blurs_is_left_out() -> None:
 
 def test_sync_is_told_by_the_last_line() -> None:
     parsed = one("sync")
-    assert parsed.options == {"runtime": 5, "sync": True, "sync_directories": True}
+    told = {"runtime": 5, "loadfile": "client.txt", "sync": True, "sync_directories": True}
+    assert parsed.options == told
     assert phase_of(parsed).facts["synced"] is True
     assert "synced" not in phase_of(one("fsync-xattr")).facts  # -F leaves no trace
 

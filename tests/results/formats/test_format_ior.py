@@ -12,6 +12,7 @@ import pytest
 from fsmatrix.results import iterations
 from fsmatrix.results.formats import ior
 from fsmatrix.results.formats.base import ParseError
+from fsmatrix.results.formats.ior.argv import settings
 from fsmatrix.results.metrics import bandwidth, window
 from tests.results.ior_outputs import GOOD, MIB, keys, only, phase, runs, text_of
 
@@ -258,3 +259,20 @@ def test_an_end_by_time_is_told_and_no_failure() -> None:
     assert "limited" in keys(run)
     assert "of 5 iterations" not in run.failure
     assert "limited" not in keys(only("ior-3.3.0-fpp.txt"))
+
+
+@pytest.mark.parametrize(
+    ("words", "other"),
+    [
+        ("-O lustreStripeCount=8,summaryFormat=JSON", "-O lustreStripeCount=8"),
+        ("--mpiio.hintsFileName=h -g -J 4096", "--mpiio.hintsFileName=h -J 4096 -g"),
+        (
+            "-O lustreStripeCount=8 -O lustreStripeSize=1m",
+            "-O lustreStripeCount=8 -O lustreStripeSize=1m",
+        ),
+        ("-vv -k -o /elsewhere -d 5 -N 4 -G 7", None),
+    ],
+)
+def test_options_without_a_name_here_make_other_work(words: str, other: str | None) -> None:
+    """Runs with 1 and with 8 stripes are no repetitions of one another."""
+    assert settings(["ior", *words.split()]).get("other_options") == other
