@@ -6,7 +6,7 @@ Each pair is seen from the side that is ahead over all its cells; of times, less
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -103,6 +103,13 @@ class Seen:
     def _entry(self, cells: Sequence[Compared], sure: Certainty, ratio: float) -> Entry:
         ahead, against = len(self.ahead(cells)), len(self.against(cells))
         return Entry(self.turned(ratio), sure, ahead, against, len(cells))
+
+
+def ranked(pairs: Sequence[ComparedSides]) -> list[ComparedSides]:
+    """Those first whose side in front is so in most pairs."""
+    seen = [Seen.pair(pair) for pair in pairs]
+    wins = Counter(one.front for one in seen)
+    return [one.of for one in sorted(seen, key=lambda one: (-wins[one.front], -wins[one.behind]))]
 
 
 def overview(pairs: Sequence[ComparedSides]) -> tuple[list[str], list[list[str]]]:

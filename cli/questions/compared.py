@@ -34,7 +34,7 @@ SYMBOL = {
 }
 
 FEW = 8  # cells that are shown without being asked for
-PAIRS = 4  # that stand side by side
+PAIRS, MOST_PAIRS = 4, 12  # that stand side by side, and that are shown
 MORE = "More: --cells (ratio, interval and verdict of each cell), --json."
 SHORT = {"single": "one value", "too few": Certainty.UNDECIDED.value}
 LEGEND = {
@@ -82,8 +82,12 @@ def _print_overview(results: Sequence[Comparison]) -> None:
         group = [c for c in results if c.title == title and c.judged]
         if group:
             analyse.print_lines([overview.answer(group)])
-        for start in range(0, len(group), PAIRS):
-            analyse.grid(*overview.overview(group[start : start + PAIRS]), 1)
+        shown = overview.ranked(group)[:MOST_PAIRS]
+        for start in range(0, len(shown), PAIRS):
+            analyse.grid(*overview.overview(shown[start : start + PAIRS]), 1)
+        if len(group) > len(shown):
+            more = len(group) - len(shown)
+            analyse.print_lines([f"And {more} more pairs: name some with --levels A,B."])
         if group:
             analyse.print_lines([overview.counted(group)])
     analyse.print_lines(list(dict.fromkeys(line for c in results for line in c.beside)))

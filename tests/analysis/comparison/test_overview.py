@@ -25,6 +25,12 @@ def test_the_best_is_named_with_its_lead_over_each_other() -> None:
     assert overview.counted(pairs).endswith("comparisons proven, none of them the other way.")
 
 
+def test_pairs_of_the_side_that_is_ahead_most_often_come_first() -> None:
+    pairs = comparisons(made({"a": 1.0, "b": 4.0, "c": 2.0, "d": 0.5}, blocks=6, seed=2))
+    fronts = [overview.Seen.pair(pair).front for pair in overview.ranked(pairs)]
+    assert fronts == ["b", "b", "b", "c", "c", "a"]
+
+
 def test_cells_of_the_other_side_are_counted_and_named() -> None:
     """a is ahead over all cells, b in one pattern."""
     ds = made({"a": 2.0, "b": 1.0}, blocks=8, seed=2)
