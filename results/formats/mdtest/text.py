@@ -1,4 +1,4 @@
-"""The text that mdtest 3.2 to 4.1 prints, taken apart line by line; nothing is judged here."""
+"""The text that mdtest 1.9.3 to 4.1 prints, taken apart line by line; nothing is judged here."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ _COMMAND = "Command line used: "
 _TASKS = re.compile(
     rf"{NUMBER} tasks, {NUMBER} (files/directories|files|directories|file)", re.ASCII
 )
-_SUMMARY = re.compile(rf"SUMMARY (rate|time)\b.{{0,40}}\(of {NUMBER} iterations\)", re.ASCII)
+_SUMMARY = re.compile(  # "SUMMARY: (of ...)", of rates: mdtest 1.9.3 before it came to IOR
+    rf"SUMMARY(?: (rate|time)\b.{{0,40}}|: )\(of {NUMBER} iterations\)", re.ASCII
+)
 _ROW = re.compile(rf" {{3}}({'|'.join(NAMES)}) *:? +(.+)")
 _CELL = re.compile(r"-?\d{1,300}(?:\.(\d{1,3}))?", re.ASCII)
 _COMMA = re.compile(r"-?\d{1,300},\d{3}", re.ASCII)
@@ -255,7 +257,7 @@ class Scanner:
 
     def _summary(self, run: Run, match: re.Match[str], number: int) -> None:
         tables = run.tests[-1].tables
-        kind, iterations = match[1], int(match[2])
+        kind, iterations = match[1] or "rate", int(match[2])
         if kind in tables:
             run.oddities.append(("a summary is doubled", number))
             run.mixed = run.mixed or run.overlaps or tables[kind].iterations != iterations

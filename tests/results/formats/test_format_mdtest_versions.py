@@ -1,0 +1,96 @@
+"""What mdtest's versions print differently: a summary of one rank, old headings, other columns.
+
+The texts are made here.  The figures of "rank 0" are those of issue 183 of hpc/ior, those of eight
+columns of its issue 300.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from fsmatrix.results.formats import mdtest
+from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.formats.mdtest.argv import parse_arguments
+from fsmatrix.results.metrics import window
+from tests.results.mdtest_outputs import phases
+
+HEADING = "   Operation                      Max            Min           Mean        Std Dev"
+SUMMARY = "SUMMARY rate: (of 1 iterations)"
+OF_THREE = "SUMMARY rate: (of 3 iterations)"
+STAT = "File stat         :     126072.839     126072.839     126072.839          0.000"
+OF_RANK_0 = "V-1:   File stat         :          7.251 sec,      44129.214 ops/sec"
+CREATED = "File creation     :     299906.279     299906.279     299906.279          0.000"
+EACH = (
+    "V-1:   File creation     :          3.200 sec,     100000.000 ops/sec",
+    "V-1:   File creation     :          1.600 sec,     200000.000 ops/sec",
+    "V-1:   File creation     :          1.067 sec,     299906.279 ops/sec",
+)
+IN_PLACE = ["cut", "behead", "garble", "foreign", "crlf"]
+
+
+def text_of(
+    rows: str | list[str],
+    told: tuple[str, ...] = (),
+    *,
+    version: str = "1.9.3",
+    tasks: int = 32,
+    options: str = "-F -n 10000 -u",
+    summary: str = SUMMARY,
+    heading: str = HEADING,
+) -> str:
+    rows = [rows] if isinstance(rows, str) else rows
+    lines = [
+        "-- started at 08/31/2019 10:00:00 --",
+        f"mdtest-{version} was launched with {tasks} total task(s) on {tasks} node(s)",
+        f"Command line used: mdtest {options} -d /mnt/out",
+        f"{tasks} tasks, {tasks * 10000} files",
+        *told,
+        summary,
+        heading,
+        *(f"   {row}" for row in rows),
+        "-- finished at 08/31/2019 10:00:19 --",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def only(text: str) -> Parsed:
+    (run,) = mdtest.parse(text, "made.txt")
+    assert run.failure == ""
+    return run
+
+
+def noted(run: Parsed, key: str) -> list[str]:
+    return [note.phase for note in run.notes if note.key == key]
+
+
+# -- mdtest 1.9.3 before it came to IOR ------------------------------------------------------------
+def test_the_old_summary_is_of_rates() -> None:
+    row = "File creation     :     845203.634     845203.634     845203.634          0.000"
+    run = only(text_of(row, summary="SUMMARY: (of 1 iterations)"))
+    assert window(phases(run)["create"]) == pytest.approx(320_000 / 845203.634)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ("-R15", {"random_stat": True, "random-seed": 15}),
+        (
+            "-FuR15 -n 3",
+            {"files_only": True, "unique_dir": True, "items": 3}
+            | {
+                "random_stat": True,
+                "random-seed": 15,
+            },
+        ),
+        ("-RF", {"random_stat": True, "files_only": True}),
+        ("-dR15", {"directory": "R15"}),
+    ],
+)
+def test_a_seed_is_attached_to_its_flag(arguments: str, options: dict[str, object]) -> None:
+    assert parse_arguments(arguments.split()) == options
+
+
+@pytest.mark.parametrize("arguments", ["-R15x", "-F15", "-R15=3"])
+def test_no_other_flag_has_a_number(arguments: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        parse_arguments(arguments.split())
