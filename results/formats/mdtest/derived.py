@@ -68,7 +68,9 @@ def each_rate(row: Row, iterations: int) -> tuple[float, ...]:
     rates = (row.maximum, third, row.minimum)
     squares = sum((rate - row.mean) ** 2 for rate in rates)
     tolerance = 20 * row.half_digit + 1e-6 * row.maximum
-    fits = any(abs(math.sqrt(squares / n) - row.deviation) <= tolerance for n in (2, 3))
+    fits = row.deviation is None or any(
+        abs(math.sqrt(squares / n) - row.deviation) <= tolerance for n in (2, 3)
+    )
     slack = 10 * row.half_digit
     inside = row.minimum - slack <= third <= row.maximum + slack
     return rates if fits and inside and third > 0 else ()
@@ -78,10 +80,10 @@ def own_summary(rate: Row | None, iterations: int) -> dict[str, float]:
     """iterations.SUMMARY as the rates' row prints it; empty where only times are printed (-Z)."""
     if rate is None:
         return {}
-    return {
+    own = {
         "iterations": iterations,
         "iops_max": rate.maximum,
         "iops_min": rate.minimum,
         "iops_mean": rate.mean,
-        "iops_stddev": rate.deviation,
     }
+    return own if rate.deviation is None else {**own, "iops_stddev": rate.deviation}

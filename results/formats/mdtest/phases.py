@@ -106,11 +106,11 @@ class Phases:
         row = rows[0]
         if row is None or any(other != row for other in rows):
             raise Unknown(f"its {kind} cannot be read or is there twice and differs")
-        if row == Row(0.0, 0.0, 0.0, 0.0):
+        if not any((row.maximum, row.minimum, row.mean, row.deviation)):
             return None
         spread, slack = row.maximum - row.minimum, 2 * row.half_digit
         ordered = row.minimum - slack <= row.mean <= row.maximum + slack
-        if spread > 2 * slack and row.deviation < row.half_digit:
+        if spread > 2 * slack and row.deviation is not None and row.deviation < row.half_digit:
             ordered = False  # a deviation of 0 without equal values: a digit is wrong
         if not ordered or row.minimum < 0 or not row.maximum <= LARGEST_RATE:
             raise Unknown(

@@ -11,6 +11,7 @@ import pytest
 from fsmatrix.results.formats import mdtest
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.formats.mdtest.argv import parse_arguments
+from fsmatrix.results.formats.mdtest.text import Columns, Row
 from fsmatrix.results.metrics import window
 from tests.results.mdtest_outputs import phases
 
@@ -94,3 +95,53 @@ def test_a_seed_is_attached_to_its_flag(arguments: str, options: dict[str, objec
 def test_no_other_flag_has_a_number(arguments: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_arguments(arguments.split())
+
+
+# -- columns are those of the heading --------------------------------------------------------------
+PER_RANK = "   Operation         per Rank:      Max            Min           Mean          Std Dev"
+SEVEN = f"{PER_RANK}     per Iteration: Max            Min           Mean"
+OF_RANKS = "File creation   :  301409.087  61433.665  125683.173  64712.016"
+OF_ITERATIONS = "104202.595  61433.665  84093.570"
+THIRD = 3 * 84093.570 - 104202.595 - 61433.665
+
+
+@pytest.mark.parametrize(
+    ("heading", "row"),
+    [
+        (SEVEN, f"{OF_RANKS}  {OF_ITERATIONS}"),
+        (f"{SEVEN}        Std Dev", f"{OF_RANKS}  {OF_ITERATIONS}  21498.269"),
+        (HEADING, f"File creation  {OF_ITERATIONS}  21498.269"),
+    ],
+)
+def test_iterations_are_read_from_their_own_columns(heading: str, row: str) -> None:
+    text = text_of(row, version="3.4.0+dev", summary=OF_THREE, heading=heading)
+    rates = [320_000 / s for s in phases(only(text))["create"].iterations["seconds"]]
+    assert rates == pytest.approx([104202.595, THIRD, 61433.665])
+
+
+def test_a_deviation_that_is_not_printed_is_not_made_up() -> None:
+    text = text_of(f"{OF_RANKS}  {OF_ITERATIONS}", version="3.4.0+dev", heading=SEVEN)
+    create = phases(only(text.replace("of 1 ", "of 3 ")))["create"]
+    assert create.summary["iops_max"] == 104202.595
+    assert "iops_stddev" not in create.summary
+
+
+@pytest.mark.parametrize(
+    ("heading", "row"),
+    [
+        (f"{SEVEN}        Std Dev", f"{OF_RANKS}  {OF_ITERATIONS}"),
+        (HEADING, f"File creation  {OF_ITERATIONS}"),
+        ("", f"{OF_RANKS}  {OF_ITERATIONS}"),
+    ],
+)
+def test_which_number_a_short_row_lacks_is_not_guessed(heading: str, row: str) -> None:
+    text = text_of(row, version="3.4.0+dev", summary=OF_THREE, heading=heading)
+    (run,) = mdtest.parse(text, "x")
+    assert run.phases == ()
+    (message,) = [note.message for note in run.notes if note.key == "recovered"]
+    assert "numbers under" in message
+
+
+def test_a_heading_without_a_mean_gives_no_row() -> None:
+    columns = Columns.of("   Operation     Max            Min        Std Dev")
+    assert Row.of(["3.000", "1.000", "1.000"], columns) is None
