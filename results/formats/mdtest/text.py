@@ -42,6 +42,10 @@ _SUMMARY = re.compile(  # "SUMMARY: (of ...)", of rates: mdtest 1.9.3 before it 
 _ROW = re.compile(rf" {{3}}({'|'.join(NAMES)}) *:? +(.+)")
 _HEADING = "   Operation "
 _TITLE = re.compile("Max|Min|Mean|Std Dev")
+_SECONDS, _RATE = (rf"(\d{{1,18}}\.\d{{3}}) {unit}" for unit in ("sec", "ops/sec"))
+_ITERATION = re.compile(  # of -v
+    rf"V-1: +(?:main:? +)?({'|'.join(NAMES)}) *: +{_SECONDS}, +{_RATE}", re.ASCII
+)
 _CELL = re.compile(r"-?\d{1,300}(?:\.(\d{1,3}))?", re.ASCII)
 _COMMA = re.compile(r"-?\d{1,300},\d{3}", re.ASCII)
 _CONTINUE = re.compile(
@@ -128,6 +132,8 @@ class Test:
     count: int
     kind: str  # files/directories, files, directories; file: one that all share
     tables: dict[str, Table] = field(default_factory=dict)  # rate, time
+    each: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """Phase -> seconds and rate of rank 0 in each iteration, as -v tells them."""
     continued: set[int] = field(default_factory=set)  # items of a task once the stonewall was hit
     damaged: bool = False  # a line between here and the first summary cannot be read
 
@@ -301,6 +307,10 @@ class Scanner:
         if test is not None and not test.tables:
             if hit := _CONTINUE.match(line):
                 test.continued.add(int(hit[2]))
+                return
+            if told := _ITERATION.fullmatch(line):
+                pair = float(told[2]), float(told[3])
+                test.each.setdefault(NAMES[told[1]], []).append(pair)
                 return
             if _WALL in line or (UNREADABLE in line and "WARNING" not in line):
                 test.damaged = True
