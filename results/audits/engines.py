@@ -48,6 +48,12 @@ NOTES: Mapping[str, tuple[str, Severity, str]] = {
         "the output prints the time with too few digits: the rate is as uncertain as the time",
     ),
     "rank-extremes": ("rank-extremes", "info", "how individual ranks differed is not known"),
+    "fastest-rank": (
+        "fastest-rank",
+        "warning",
+        "the rate is not that of all ranks: measure with mdtest 3.3 or newer, or with -v, which "
+        "tells rank 0's time of each iteration",
+    ),
     "left-out": ("left-out", "info", "see the output, which is kept with the run"),
     "miscounted": (
         "miscounted",

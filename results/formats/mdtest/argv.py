@@ -1,4 +1,4 @@
-"""The command line of mdtest 3.2 to 4.1 as data, and how many items it means."""
+"""The command line of mdtest 1.9.3 to 4.1 as data, and how many items it means."""
 
 from __future__ import annotations
 
@@ -99,10 +99,13 @@ def parse_arguments(arguments: Sequence[str]) -> dict[str, Scalar]:
 
 
 def _short(letters: str, given: str | None, rest: list[str], options: dict[str, Scalar]) -> None:
-    """`-n 3`, `-n=3`, `-n3`, `-Fu`: as mdtest reads them."""
+    """`-n 3`, `-n=3`, `-n3`, `-Fu`: as mdtest reads them; `-R15`, a seed, as 1.9.3 did."""
     for index, letter in enumerate(letters):
         if letter in FLAGS:
             options[FLAGS[letter]] = True
+            if letter == "R" and (seed := letters[index + 1 :]).isdecimal():
+                options["random-seed"] = size(seed)
+                break
             continue
         if index:
             raise ValueError(f"-{letters}: {letter!r} is no flag")

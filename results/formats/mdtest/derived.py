@@ -7,14 +7,17 @@ invocations that stat, read or remove them read it there: their own output may n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from fsmatrix.results.evidence.values import Scalar
+from fsmatrix.results.formats.base import agrees, is_older
 from fsmatrix.results.formats.mdtest.ranks import Ranks
-from fsmatrix.results.formats.mdtest.text import Row, Run
+from fsmatrix.results.formats.mdtest.text import Row, Run, contradiction_of
 
 SELECTING = ("stat_only", "read_only", "remove_only", "rename")  # phases that create nothing
 COARSE = 0.01  # share: what the digits of a printed value must at least be good to
+OF_ALL = "3.3"  # version: its summary is of all ranks, those before it of one rank
 
 
 class Unknown(Exception):
@@ -52,6 +55,52 @@ def derived(
     raise Unknown("how many files there are stands in the stonewall status file (-x)")
 
 
+def of_one_rank(run: Run, rate: Row | None, iterations: int) -> bool:
+    """Whether a summary may tell of one rank only: the largest rate or time of any (mdtest < 3.3).
+
+    Not without barriers (-B), nor the time of one iteration, which is the slowest rank's.  Builds
+    of early 2019 have extremes over ranks under the same version: then the smallest rate differs.
+    Source: summarize_results in src/mdtest.c of the tags 3.2.0 to 3.3.0 of hpc/ior.
+    """
+    if not is_older(run.version, OF_ALL) or (run.options or {}).get("no_barriers"):
+        return False
+    return iterations > 1 or (rate is not None and rate.maximum == rate.minimum)
+
+
+def of_rank0(
+    told: Sequence[tuple[float, float]], rate: Row | None, counted: int
+) -> tuple[tuple[float, ...], str]:
+    """(seconds of each iteration in order, how the summary differs) of what -v tells of rank 0.
+
+    `told`: its seconds and rates, before mdtest 3.3 from barrier to barrier and of all ranks'
+    items.  Unknown if they contradict themselves or the summary, whose largest rate is that of
+    the fastest rank.
+    """
+    speeds = [speed for _, speed in told]
+    if not all(speeds):
+        raise Unknown("an iteration has the rate 0")
+    for seconds, speed in told:
+        one = Row(speed, speed, speed, 0.0), Row(seconds, seconds, seconds, 0.0)
+        if reason := contradiction_of(*one, counted):
+            raise Unknown(reason)
+    windows = tuple(counted / speed for speed in speeds)
+    own = max(speeds), min(speeds), fmean(speeds)
+    if rate is None or all(map(agrees, (rate.maximum, rate.minimum, rate.mean), own)):
+        return windows, ""
+    if own[0] > rate.maximum + 2 * rate.half_digit:
+        raise Unknown(f"rank 0 did {own[0]} per second, the fastest rank {rate.maximum}")
+    text = f"the summary ({rate.mean} per second) is of the fastest rank: rank 0's times (-v) count"
+    return windows, text
+
+
+def uncertain(version: str, rate: Row | None, iterations: int) -> str:
+    """What is wrong with a summary that may be of one rank."""
+    fastest = "prints the fastest rank's rate, which may be several times that of all"
+    mixed = "may mix iterations in its summary"
+    parts = [fastest] * bool(rate) + [mixed] * (iterations > 1)
+    return f"mdtest {version} {', and '.join(parts)}"
+
+
 def each_rate(row: Row, iterations: int) -> tuple[float, ...]:
     """The rates of up to three iterations, the largest first; empty if they do not follow.
 
@@ -68,7 +117,9 @@ def each_rate(row: Row, iterations: int) -> tuple[float, ...]:
     rates = (row.maximum, third, row.minimum)
     squares = sum((rate - row.mean) ** 2 for rate in rates)
     tolerance = 20 * row.half_digit + 1e-6 * row.maximum
-    fits = any(abs(math.sqrt(squares / n) - row.deviation) <= tolerance for n in (2, 3))
+    fits = row.deviation is None or any(
+        abs(math.sqrt(squares / n) - row.deviation) <= tolerance for n in (2, 3)
+    )
     slack = 10 * row.half_digit
     inside = row.minimum - slack <= third <= row.maximum + slack
     return rates if fits and inside and third > 0 else ()
@@ -78,10 +129,10 @@ def own_summary(rate: Row | None, iterations: int) -> dict[str, float]:
     """iterations.SUMMARY as the rates' row prints it; empty where only times are printed (-Z)."""
     if rate is None:
         return {}
-    return {
+    own = {
         "iterations": iterations,
         "iops_max": rate.maximum,
         "iops_min": rate.minimum,
         "iops_mean": rate.mean,
-        "iops_stddev": rate.deviation,
     }
+    return own if rate.deviation is None else {**own, "iops_stddev": rate.deviation}

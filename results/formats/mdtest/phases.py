@@ -1,10 +1,10 @@
 """From what mdtest printed to phases: what was done, in which window.
 
 mdtest's rate of a phase is the number of items that it counts over the time between the
-barriers around the phase, of the slowest rank (3.2: of the fastest).  With several
-iterations only the extremes and the mean of the rates are printed: up to three iterations
-follow from them, of more only the mean is known.  Its "time" is in seconds, whatever the
-heading of 4.1 says ("ms/op").
+barriers around the phase, of the slowest rank (before 3.3: of the fastest; -v then tells
+rank 0's).  With several iterations only the extremes and the mean of the rates are printed: up
+to three iterations follow from them, of more only the mean is known.  Its "time" is in seconds,
+whatever the heading of 4.1 says ("ms/op").
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ from fsmatrix.results.formats.mdtest.derived import (
     creating,
     derived,
     each_rate,
+    of_one_rank,
+    of_rank0,
     own_summary,
     status_lost,
+    uncertain,
 )
 from fsmatrix.results.formats.mdtest.ranks import Ranks
 from fsmatrix.results.formats.mdtest.text import (
@@ -106,11 +109,11 @@ class Phases:
         row = rows[0]
         if row is None or any(other != row for other in rows):
             raise Unknown(f"its {kind} cannot be read or is there twice and differs")
-        if row == Row(0.0, 0.0, 0.0, 0.0):
+        if not any((row.maximum, row.minimum, row.mean, row.deviation)):
             return None
         spread, slack = row.maximum - row.minimum, 2 * row.half_digit
         ordered = row.minimum - slack <= row.mean <= row.maximum + slack
-        if spread > 2 * slack and row.deviation < row.half_digit:
+        if spread > 2 * slack and row.deviation is not None and row.deviation < row.half_digit:
             ordered = False  # a deviation of 0 without equal values: a digit is wrong
         if not ordered or row.minimum < 0 or not row.maximum <= LARGEST_RATE:
             raise Unknown(
@@ -186,6 +189,9 @@ class Phases:
                 return Window(seconds, (seconds,))
             message = f"{counted} items in {seconds:.6f} s are not {rate.minimum} per second"
             raise Unknown(f"the ranks' file contradicts the summary: {message}")
+        one_rank = of_one_rank(self.run, rate, self.iterations)
+        if one_rank and (own := self._told(name, rate, counted)):
+            return own
         if rate is None:
             assert time is not None
             return self._timed(name, time)
@@ -196,6 +202,17 @@ class Phases:
         if time is not None and (reason := contradiction_of(rate, time, counted)):
             raise Unknown(reason)
         return self._rated(name, rate, time, counted)
+
+    def _told(self, name: str, rate: Row | None, counted: int) -> Window | None:
+        """Of rank 0 (-v), where the summary may be of one rank; None where that is all there is."""
+        told, windows = self.test.each.get(name, []), None
+        key, text = "fastest-rank", uncertain(self.run.version, rate, self.iterations)
+        if len(told) == self.iterations:
+            windows, text = of_rank0(told, rate, counted)
+            key = "rank-extremes"
+        if text and self.test.tasks > 1 and name not in TREES:  # of trees rank 0's is printed
+            self.notes.append(Note(key, text, self.test.line, name))
+        return Window(sum(windows), windows) if windows else None
 
     def _rated(self, name: str, rate: Row, time: Row | None, counted: int) -> Window:
         count = self.iterations
@@ -295,7 +312,10 @@ class Phases:
 
 @dataclass(frozen=True)
 class Window:
-    """Seconds of all iterations together, and of each where they are known (fastest first)."""
+    """Seconds of all iterations together, and of each where they are known.
+
+    In order where -v tells them, otherwise the fastest first.
+    """
 
     total: float
     each: tuple[float, ...] = ()

@@ -1,4 +1,4 @@
-"""The text that mdtest 3.2 to 4.1 prints, taken apart line by line; nothing is judged here."""
+"""The text that mdtest 1.9.3 to 4.1 prints, taken apart line by line; nothing is judged here."""
 
 from __future__ import annotations
 
@@ -36,8 +36,16 @@ _COMMAND = "Command line used: "
 _TASKS = re.compile(
     rf"{NUMBER} tasks, {NUMBER} (files/directories|files|directories|file)", re.ASCII
 )
-_SUMMARY = re.compile(rf"SUMMARY (rate|time)\b.{{0,40}}\(of {NUMBER} iterations\)", re.ASCII)
+_SUMMARY = re.compile(  # "SUMMARY: (of ...)", of rates: mdtest 1.9.3 before it came to IOR
+    rf"SUMMARY(?: (rate|time)\b.{{0,40}}|: )\(of {NUMBER} iterations\)", re.ASCII
+)
 _ROW = re.compile(rf" {{3}}({'|'.join(NAMES)}) *:? +(.+)")
+_HEADING = "   Operation "
+_TITLE = re.compile("Max|Min|Mean|Std Dev")
+_SECONDS, _RATE = (rf"(\d{{1,18}}\.\d{{3}}) {unit}" for unit in ("sec", "ops/sec"))
+_ITERATION = re.compile(  # of -v
+    rf"V-1: +(?:main:? +)?({'|'.join(NAMES)}) *: +{_SECONDS}, +{_RATE}", re.ASCII
+)
 _CELL = re.compile(r"-?\d{1,300}(?:\.(\d{1,3}))?", re.ASCII)
 _COMMA = re.compile(r"-?\d{1,300},\d{3}", re.ASCII)
 _CONTINUE = re.compile(
@@ -47,8 +55,21 @@ _STATUS = re.compile(rf"Read stonewall status; items: {NUMBER}$", re.ASCII)
 _UNABLE = re.compile(r"[Uu]nable to (\w+) ((?:tree |test )?\w+)")
 _TROUBLE = re.compile(r"(WARNING|ERROR|FAILED in|[Ee]rror could not)\b:?")
 _WALL = "stonewall hit m"
-COLUMNS = 4  # max, min, mean, standard deviation over iterations
 MOST_KINDS = 200  # of warnings that are told apart
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a summary's heading says of the numbers below it."""
+
+    others: int = 0  # columns before those over iterations: of 3.4.0+dev and 4, over ranks
+    titles: tuple[str, ...] = ("Max", "Min", "Mean", "Std Dev")  # over iterations
+
+    @classmethod
+    def of(cls, heading: str) -> Columns:
+        """From the heading: those of 3.4.0+dev and of 4 differ in order and number."""
+        others, _, own = heading.rpartition("per Iteration:")
+        return cls(len(_TITLE.findall(others)), tuple(_TITLE.findall(own)))
 
 
 @dataclass(frozen=True)
@@ -58,21 +79,24 @@ class Row:
     maximum: float
     minimum: float
     mean: float
-    deviation: float
+    deviation: float | None  # None: the summary has no such column
     half_digit: float = field(default=HALF_DIGIT, compare=False)  # of the last one printed
 
     @classmethod
-    def of(cls, cells: Sequence[str]) -> Row | None:
+    def of(cls, cells: Sequence[str], columns: Columns) -> Row | None:
         """From its cells; None unless all of them are numbers of as many decimals, at most three.
 
-        What lost a digit in a single cell is damaged.
+        What lost a digit in a single cell, or a cell, is damaged: which one is not known.
         """
         matches = [_CELL.fullmatch(cell) for cell in cells]
         decimals = {len(match[1] or "") for match in matches if match}
-        if len(cells) not in (COLUMNS, COLUMNS + 3) or None in matches or len(decimals) != 1:
+        if len(cells) != columns.others + len(columns.titles) or None in matches:
             return None
-        maximum, minimum, mean, deviation = map(float, cells[-COLUMNS:])
-        return cls(maximum, minimum, mean, deviation, 0.5 / 10 ** decimals.pop())
+        own = dict(zip(columns.titles, map(float, cells[columns.others :]), strict=True))
+        if len(decimals) != 1 or not {"Max", "Min", "Mean"} <= own.keys():
+            return None
+        half_digit = 0.5 / 10 ** decimals.pop()
+        return cls(own["Max"], own["Min"], own["Mean"], own.get("Std Dev"), half_digit)
 
     def is_good_to(self, share: float) -> bool:
         """Whether the digits of the mean are good to that share of it."""
@@ -95,6 +119,7 @@ class Table:
     """One summary.  A row that could not be read is None; one printed twice is there twice."""
 
     iterations: int
+    columns: Columns = Columns()
     rows: dict[str, list[Row | None]] = field(default_factory=dict)
 
 
@@ -107,6 +132,8 @@ class Test:
     count: int
     kind: str  # files/directories, files, directories; file: one that all share
     tables: dict[str, Table] = field(default_factory=dict)  # rate, time
+    each: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """Phase -> seconds and rate of rank 0 in each iteration, as -v tells them."""
     continued: set[int] = field(default_factory=set)  # items of a task once the stonewall was hit
     damaged: bool = False  # a line between here and the first summary cannot be read
 
@@ -185,6 +212,8 @@ class Scanner:
             self._tasks(self._run, tasks, number)
         elif self._run.tests and (summary := _SUMMARY.fullmatch(line)):
             self._summary(self._run, summary, number)
+        elif self._table is not None and line.startswith(_HEADING):
+            self._table.columns = Columns.of(line)
         elif self._table is not None and (row := _ROW.fullmatch(line)):
             self._row(self._run, row, number, whole)
         else:
@@ -202,17 +231,8 @@ class Scanner:
     def _launched(self, match: re.Match[str], number: int) -> None:
         version, tasks, nodes = match[1], int(match[2]), int(match[3])
         run = self._run
-        fresh = run is not None and not run.command_line
-        if (
-            run is not None
-            and fresh
-            and (run.version, run.tasks, run.nodes)
-            == (
-                version,
-                tasks,
-                nodes,
-            )
-        ):
+        same = run is not None and (run.version, run.tasks, run.nodes) == (version, tasks, nodes)
+        if run is not None and same and not run.command_line:
             run.oddities.append(("a line is doubled", number))
             return
         overlaps = run is not None and not any(test.tables for test in run.tests)
@@ -255,7 +275,7 @@ class Scanner:
 
     def _summary(self, run: Run, match: re.Match[str], number: int) -> None:
         tables = run.tests[-1].tables
-        kind, iterations = match[1], int(match[2])
+        kind, iterations = match[1] or "rate", int(match[2])
         if kind in tables:
             run.oddities.append(("a summary is doubled", number))
             run.mixed = run.mixed or run.overlaps or tables[kind].iterations != iterations
@@ -275,15 +295,22 @@ class Scanner:
                 f"decimal commas ({match[2].strip()[:60]!r}): mdtest ran with the numbers of "
                 "another locale; run it with LC_ALL=C",
             )
-        rows.append(Row.of(cells) if whole else None)
+        columns = self._table.columns
+        rows.append(Row.of(cells, columns) if whole else None)
         if rows[-1] is None:
-            run.oddities.append((f"the line of {match[1]!r} cannot be read", number))
+            headed = columns.others + len(columns.titles)
+            fits = "" if len(cells) == headed else f": {len(cells)} numbers under {headed} titles"
+            run.oddities.append((f"the line of {match[1]!r} cannot be read{fits}", number))
 
     def _other(self, run: Run, line: str, number: int) -> None:
         test = run.tests[-1] if run.tests else None
         if test is not None and not test.tables:
             if hit := _CONTINUE.match(line):
                 test.continued.add(int(hit[2]))
+                return
+            if told := _ITERATION.fullmatch(line):
+                pair = float(told[2]), float(told[3])
+                test.each.setdefault(NAMES[told[1]], []).append(pair)
                 return
             if _WALL in line or (UNREADABLE in line and "WARNING" not in line):
                 test.damaged = True
