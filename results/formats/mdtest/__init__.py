@@ -31,25 +31,14 @@ LONGEST = 400  # characters of the line that gives the version
 EMPTY_READ = "Read bytes is 0"
 NO_RESULT = "the output has no result that can be used"
 NO_BYTES = "no bytes are read (-e): files are only opened and closed"
-RECORDED = frozenset(  # options that say what was done: in the words of the workload
-    {
-        "items",
-        "items_per_directory",
-        "depth",
-        "branching_factor",
-        "unique_dir",
-        "files_only",
-        "dirs_only",
-        "leaf_only",
-        "write_bytes",
-        "read_bytes",
-        "stride",
-        "iterations",
-        "stonewall",
-        "sync",
-        "api",
-    }
-)
+# where, which phases of the work (each has its name), how it is reported: no other work
+NO_WORK = frozenset({
+    "directory", "create_only", "stat_only", "read_only", "remove_only", "rename", "first", "last",
+    "pre_delay", "stonewall_status", "random-seed", "verbose", "verbosity", "print_time",
+    "print_rate_and_time", "time_unique_dir_overhead", "print_all_procs", "rank_statistics",
+    "warning_as_errors", "saveRankPerformanceDetails", "savePerOpDataCSV",
+    "run-cmd-before-phase", "run-cmd-after-phase",
+})  # fmt: skip
 
 
 def recognises(text: str) -> bool:
@@ -181,7 +170,7 @@ def _less(test: Test, options: Mapping[str, Scalar], tree: Tree) -> Iterator[Not
 
 
 def _recorded(run: Run) -> dict[str, Json]:
-    return {name: value for name, value in (run.options or {}).items() if name in RECORDED}
+    return {name: value for name, value in (run.options or {}).items() if name not in NO_WORK}
 
 
 def _failure(run: Run, test: Test | None, phases: Sequence[Phase]) -> str:

@@ -59,6 +59,22 @@ def test_every_version_is_read(name: str, version: str, tasks: int, count: int) 
     assert re.fullmatch(r"\d\d/\d\d/2026 \d\d:\d\d:\d\d", run.started)
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("-R", {"random_stat": True}),
+        ("-B 1 --dfs.oclass=S2", {"no_barriers": 1, "dfs.oclass": "S2"}),
+        ("-v -x /tmp/status -R7", {"random_stat": True}),
+        ("-d /elsewhere -V 2", {}),
+    ],
+)
+def test_options_that_make_other_work_are_told(words: str, told: dict[str, Any]) -> None:
+    """Runs that differ in them are no repetitions; not where it was done and how it was told."""
+    text = re.sub(r"(?m)^(Command line used: .*?)$", rf"\1 {words}", TEXTS["4.0.0"], count=1)
+    (run,) = mdtest.parse_with_ranks(text, "", "x")
+    assert run.options == only("4.0.0").options | told
+
+
 def test_two_iterations_follow_from_the_extremes() -> None:
     create = phases(only("4.0.0"))["create"]
     assert create.operations.tolist() == [1200]
