@@ -317,7 +317,7 @@ def is_other(text: str) -> bool:
 
 def refuse_other(text: str, source: str) -> list[Parsed]:
     """ParseError with what to do instead."""
-    what = next(name for name, form in OTHERS.items() if form.search(text))
+    what = next((name for name, form in OTHERS.items() if form.search(text)), "output")
     raise ParseError(source, 0, f"this is elbencho's {what}: import what --csvfile writes")
 
 
