@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fsmatrix.results.record import Phase
+from fsmatrix.results.record import OPERATIONS_UNKNOWN, Phase
 
 
 def window(phase: Phase) -> float:
@@ -20,10 +20,16 @@ def bandwidth(phase: Phase) -> float:
     return float(phase.bytes.sum()) / seconds if seconds > 0 else float("nan")
 
 
+def operations(phase: Phase) -> float:
+    """Completed operations of all workers; NaN where they are not known."""
+    unknown = phase.facts.get(OPERATIONS_UNKNOWN)
+    return float("nan") if unknown else float(phase.operations.sum())
+
+
 def iops(phase: Phase) -> float:
-    """Operations per second: sum of operations / window; NaN for an empty window."""
+    """Operations per second: sum of operations / window; NaN where one of them is not known."""
     seconds = window(phase)
-    return float(phase.operations.sum()) / seconds if seconds > 0 else float("nan")
+    return operations(phase) / seconds if seconds > 0 else float("nan")
 
 
 def io_window(phase: Phase) -> float:

@@ -23,6 +23,7 @@ Integers = npt.NDArray[np.int64]
 Status = Literal["ok", "failed", "timeout"]
 Severity = Literal["info", "warning", "invalid"]
 FSYNC = "fsync"  # kind of operation: fsync, fdatasync and their likes
+OPERATIONS_UNKNOWN = "operations_unknown"  # fact of a phase: true where `operations` say nothing
 TOTAL = "/total"  # ends a kind whose latencies count from submission, where others' do not
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "invalid")
 
@@ -51,7 +52,8 @@ class Phase:
     start: Floats  # first operation (open included) began
     end: Floats  # last operation (close included) ended
     bytes: Integers
-    operations: Integers  # completed data operations; metadata operations in metadata phases
+    operations: Integers  # completed data operations; metadata operations in metadata phases;
+    # 0 and a fact OPERATIONS_UNKNOWN where an output does not tell them
     errors: Integers
     io_start: Floats | None = None  # first data operation began (the window as fio opens it)
     io_end: Floats | None = None  # last data operation ended

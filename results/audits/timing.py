@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fsmatrix.results.audits.base import Audit, Remark, window
+from fsmatrix.results.metrics import operations
 from fsmatrix.results.record import Floats, Phase, RunRecord, Severity
 
 SHORTEST_WINDOW = 0.25  # s: below, start-up, one scheduling delay or one flush decides
@@ -29,16 +30,16 @@ ENDED_EARLY = 0.98  # of the fixed time
 
 
 def too_short(record: RunRecord) -> Iterator[Remark]:
-    """A window or a number of operations too small to tell anything."""
+    """A window or a number of operations, where it is known, too small to tell anything."""
     for phase in record.phases:
-        seconds, count = window(phase), int(phase.operations.sum())
+        seconds, count = window(phase), operations(phase)
         reasons = []
         if seconds < SHORTEST_WINDOW:
             reasons.append(f"the window is {seconds:.3g} s, below {SHORTEST_WINDOW} s")
         if count < FEWEST_OPERATIONS:
-            reasons.append(f"it has {count} operations, below {FEWEST_OPERATIONS}")
+            reasons.append(f"it has {count:.0f} operations, below {FEWEST_OPERATIONS}")
         if reasons:
-            evidence = {"window": seconds, "operations": count}
+            evidence = {"window": seconds, **({"operations": int(count)} if count == count else {})}
             yield "warning", phase.name, " and ".join(reasons), evidence
 
 
@@ -172,7 +173,7 @@ def ended_early(record: RunRecord) -> Iterator[Remark]:
 
 
 AUDITS = (
-    Audit("too-short", 1, "phase", too_short, "give it more work, or a fixed time"),
+    Audit("too-short", 2, "phase", too_short, "give it more work, or a fixed time"),
     Audit(
         "not-stationary",
         2,

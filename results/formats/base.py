@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.results.evidence.evidence import Note as Note
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.files.errors import ResultError
-from fsmatrix.results.record import Phase
+from fsmatrix.results.record import OPERATIONS_UNKNOWN, Phase
 
 
 class ParseError(ResultError):
@@ -84,12 +84,19 @@ def is_older(version: str, oldest: str) -> bool:
 
 
 def totals(
-    name: str, seconds: float, bytes_: int = 0, operations: int = 0, errors: int = 0, **more: Any
+    name: str,
+    seconds: float,
+    bytes_: int = 0,
+    operations: int | None = 0,
+    errors: int = 0,
+    **more: Any,
 ) -> Phase:
     """A phase of which only the totals over all workers are known: arrays of one element.
 
-    `more`: further fields of Phase.
+    `operations`: None where the output does not tell them.  `more`: further fields of Phase.
     """
+    if operations is None:
+        operations, more["facts"] = 0, {**more.get("facts", {}), OPERATIONS_UNKNOWN: True}
     return Phase(
         name=name,
         start=np.zeros(1),
@@ -99,6 +106,12 @@ def totals(
         errors=np.array([errors], dtype=np.int64),
         **more,
     )
+
+
+def shared_facts(phases: Sequence[Phase]) -> dict[str, Json]:
+    """Facts of several phases as one: the first's; operations are known if those of all are."""
+    unknown = any(phase.facts.get(OPERATIONS_UNKNOWN) for phase in phases)
+    return {**phases[0].facts, **({OPERATIONS_UNKNOWN: True} if unknown else {})}
 
 
 def apart(line: str, banner: re.Pattern[str]) -> list[str]:

@@ -34,7 +34,7 @@ _BEFORE = tuple(
 _BEGINNING = re.compile(
     r"mdtest-\S{1,80} was launched|-- started at |IOR-\S{1,40}: MPI Coord|Began {1,40}: "
     r"|access {1,40}bw\(MiB/s\)|access,bw\(MiB/s\)|dbench version |Running for \d{1,9} seconds"
-    r"|Throughput \S{1,24} MB/sec|ISO date,label|\[RESULT\]"
+    r"|Throughput \S{1,24} MB/sec|ISO date,label|\[RESULT(?:-invalid)?\]"
     r'|(?P<key>"(?:fio version|Began)" ?:)'
 )
 _LONGEST = 200  # characters before a beginning

@@ -20,7 +20,9 @@ BUILTIN: dict[str, str] = {
     name: f"fsmatrix.results.formats.{name}:FORMATS"
     for name in ("io500", "elbencho", "fio", "mdtest", "ior", "dbench")
 }
-BUILTIN["fio-text"] = "fsmatrix.results.formats.fio:TEXTS"  # only to say what to do instead
+# only to say what to do instead
+BUILTIN["fio-text"] = "fsmatrix.results.formats.fio:TEXTS"
+BUILTIN["elbencho-text"] = "fsmatrix.results.formats.elbencho:OTHER_FORMATS"
 # values are tuples of Format
 FORMATS: Registry[Any] = Registry("fsmatrix.formats", BUILTIN, "format")
 

@@ -226,7 +226,7 @@ def _phase(run: Reading, rate: float, stop: int | None, source: str) -> tuple[Ph
         "mixed",
         seconds,
         round(rate * MEGABYTE * seconds),
-        sum(_counts(run).values()) if stop else 0,
+        sum(_counts(run).values()) if stop and run.operations else None,
         run.error_count,
         interval=0.0 if series is None else float(series.width),
         interval_bytes=None if series is None else series.bytes,

@@ -17,7 +17,7 @@ import numpy as np
 
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.formats.base import Note, Parsed
+from fsmatrix.results.formats.base import Note, Parsed, shared_facts
 from fsmatrix.results.record import Floats, Integers, Phase
 
 LEAST_OVERLAP = 0.95
@@ -128,7 +128,7 @@ def _merged(nodes: Sequence[NodeRun]) -> Phase:
     end = start + np.array([phase.end[0] for phase in phases])
     every = [_facts(phase) for phase in phases]
     facts: dict[str, Json] = {
-        **phases[0].facts,
+        **shared_facts(phases),
         "operations": _operations([of.operations for of in every]),
         "overlap": max(0.0, float(end.min() - start.max())) / float(end.max() - start.min()),
     }

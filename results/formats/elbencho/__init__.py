@@ -10,7 +10,6 @@ rates, all rounded down: the window is the middle of what all of them allow.
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import prod
@@ -24,6 +23,15 @@ from fsmatrix.results.formats.base import (
     aged,
     is_older,
     totals,
+)
+from fsmatrix.results.formats.elbencho.command import (
+    argv_of,
+    is_mixture,
+    iterations,
+    missing,
+    value_of,
+    without_secrets,
+    work_options,
 )
 from fsmatrix.results.formats.elbencho.line import (
     MIB,
@@ -61,16 +69,21 @@ NAMES: dict[str, str] = {
     "STATDIRS": "stat-directories",
 }
 ON_FILES = frozenset({"write", "read", "stat", "remove"})
-LIMITS = ("--timelimit", "--infloop", "--randamount", "--treefile", "--start")  # of the work
+LIMITS = ("--infloop", "--randamount", "--treefile", "--start")  # of the work
 SKIPPED = frozenset({"SYNC", "DROPCACHE"})  # no work of their own
 WINDOW = "from the common start to the last thread's end; a file is opened and closed inside"
-MIXED = re.compile(r"(RWMIX|MIX-T)\d{1,5}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?([+-]\d{4})?", re.ASCII)
 MOST_NOTES = 40
 UNCACHED = frozenset({"bucket"})  # path types without a page cache
 # words of its command -> the phase in whose window they verify, or read what was written
 VERIFYING = {"--verify": "read", "--verifydirect": "write", "--readinline": "write"}
-SECRETS = ("--s3key", "--s3secret", "--s3sessiontoken", "--svcpwfile")
+# other outputs -> what is recognised of them
+OTHERS = {
+    "printed results": re.compile(r"^[ \t>|]*OPERATION +RESULT TYPE +FIRST DONE +LAST DONE", re.M),
+    "progress (--livecsv)": re.compile(r"^ISO Date,Label,Phase,RuntimeMS,", re.M),
+    "CSV with another separator than the comma": re.compile(r"^ISO date[;\t]label[;\t]", re.M),
+    "JSON": re.compile(r'"io_depth".{1,2000}"elapsed_time_ms"', re.S),
+}
 
 
 def recognises(text: str) -> bool:
@@ -142,40 +155,11 @@ def _groups(lines: Sequence[Line]) -> Iterator[list[Line]]:
             yield group
             group, seen = [], Counter()
         if not group:
-            most = _iterations(line.cells["command"])
+            most = iterations(argv_of(line.cells["command"]))
         group.append(line)
         seen[operation] += 1
     if group:
         yield group
-
-
-def _iterations(command: str) -> int:
-    """Of `-i N`, `--iterations N` or `--iterations=N`; 1 without."""
-    words = _argv(command)
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        name, _, value = word.partition("=")
-        value = following if word in ("-i", "--iterations") else value
-        if name in ("-i", "--iterations") and WHOLE.fullmatch(value):
-            return max(1, int(value))
-    return 1
-
-
-def _argv(command: str) -> tuple[str, ...]:
-    """elbencho quotes each argument, and has made a blank of each comma."""
-    try:
-        return tuple(shlex.split(command))
-    except ValueError:
-        return tuple(command.split())
-
-
-def _without_secrets(argv: Sequence[str]) -> Iterator[str]:
-    """elbencho itself leaves out the S3 secret only, and only in one of its spellings."""
-    hidden = False
-    for word in argv:
-        name, equals, _ = word.partition("=")
-        secret = name.startswith(SECRETS)
-        yield "***" if hidden else f"{name}=***" if secret and equals else word
-        hidden = secret and not equals
 
 
 def _run(lines: Sequence[Line]) -> Parsed:
@@ -193,11 +177,13 @@ def _run(lines: Sequence[Line]) -> Parsed:
             continue
         if phase is not None:
             parts.setdefault(phase.name, []).append(phase)
-    argv = _argv(first.cells["command"])
-    for word, following in zip(argv, [*argv[1:], ""], strict=True):
-        option, _, value = word.partition("=")
-        inside = VERIFYING.get(option, "")
-        if inside in parts and (value or following) not in ("0", "false"):
+    argv = argv_of(first.cells["command"])
+    names = [_name(line.cells["operation"]) for line in lines]
+    for text in missing(argv, names, first.cells["path type"] == "dir"):
+        notes.append(Note("less", text, first.number))
+    for option, inside in VERIFYING.items():
+        value = value_of(argv, option)
+        if inside in parts and value is not None and value not in ("0", "false"):
             text = f"{option}: what is checked or read back takes time inside the window"
             notes.append(Note("verify-in-window", text, first.number, inside))
     hosts, threads = (_number(first, name) for name in ("hosts", "threads"))
@@ -208,8 +194,9 @@ def _run(lines: Sequence[Line]) -> Parsed:
         engine="elbencho",
         version=first.cells.get("version", ""),
         phases=tuple(joined(phases) for phases in parts.values()),
-        argv=tuple(_without_secrets(argv)),
-        options=_options(first),
+        argv=tuple(without_secrets(argv)),
+        options=_options(first)
+        | work_options(argv, [line.cells["operation"].partition("+")[0] for line in lines]),
         nodes=hosts,
         processes=hosts * threads if hosts and threads else None,
         started=first.cells["ISO date"],
@@ -236,13 +223,18 @@ def _options(line: Line) -> dict[str, Json]:
     return options
 
 
+def _name(operation: str) -> str:
+    """The phase of an operation; "WRITE+s": files are looked at when written."""
+    plain = operation.partition("+")[0]
+    return "mixed" if is_mixture(plain) else NAMES.get(plain, plain.lower())
+
+
 def _phase(line: Line, notes: list[Note]) -> Phase | None:
     """None for what is no work; ValueError for what cannot be."""
     operation = line.cells["operation"]
     if operation in SKIPPED:
         return None
-    plain = operation.partition("+")[0]  # "WRITE+s": files are looked at when written
-    name = "mixed" if MIXED.fullmatch(plain) else NAMES.get(plain, plain.lower())
+    name = _name(operation)
     if not re.fullmatch(r"[a-z][a-z_-]{1,30}", name):
         raise ValueError(f"{operation[:40]!r} is no phase")
     kinds = ("", "rwmix read ") if name == "mixed" else ("",)
@@ -259,14 +251,18 @@ def _phase(line: Line, notes: list[Note]) -> Phase | None:
         text = "elbencho prints whole MiB: bytes are rounded down"
         notes.append(Note("rounded-bytes", text, line.number, name))
     operations = sum(count.operations(name, seconds) for count in counts)
+    told = operations if operations or not bytes_ else None
     notes += _less(line, name, counts)
-    return totals(name, seconds, bytes_, operations, facts=_facts(line, counts, kinds))
+    return totals(name, seconds, bytes_, told, facts=_facts(line, counts, kinds))
 
 
 def _less(line: Line, name: str, counts: Sequence[Count]) -> Iterator[Note]:
-    """Fewer files, or bytes of sequential work, than the settings ask for without a time limit."""
-    command = line.cells["command"]
-    if name not in ON_FILES or any(word in command for word in LIMITS):
+    """Fewer files, or bytes of sequential work, than the settings ask for.
+
+    That is also of a time limit: elbencho leaves out all phases after one that met it.
+    """
+    words = line.cells["command"]
+    if name not in ON_FILES or any(word in words for word in LIMITS):
         return
     if line.cells["path type"] == "dir":
         columns = ("hosts", "threads", "dirs", "files")
@@ -276,7 +272,8 @@ def _less(line: Line, name: str, counts: Sequence[Count]) -> Iterator[Note]:
         asked = line.whole("file size") * line.whole("paths") // MIB
         done, unit = line.whole("MiB [last]"), "MiB"
     if line.cells.get("random") != "1" and done < asked and line.whole("file size"):
-        text = f"{asked} {unit} were asked for, and {done} done"
+        limit = " in the time limit" if "--timelimit" in words else ""
+        text = f"{asked} {unit} were asked for, and {done} done{limit}"
         yield Note("less", text, line.number, name)
 
 
@@ -313,4 +310,16 @@ def _first(line: Line) -> float:
     return line.whole("time ms [first]") / 1000
 
 
+def is_other(text: str) -> bool:
+    """Whether elbencho wrote or printed it, or another program saved it, not as its CSV."""
+    return not recognises(text) and any(form.search(text) for form in OTHERS.values())
+
+
+def refuse_other(text: str, source: str) -> list[Parsed]:
+    """ParseError with what to do instead."""
+    what = next((name for name, form in OTHERS.items() if form.search(text)), "output")
+    raise ParseError(source, 0, f"this is elbencho's {what}: import what --csvfile writes")
+
+
 FORMATS: tuple[Format, ...] = (Format("elbencho-csv", recognises, parse),)
+OTHER_FORMATS: tuple[Format, ...] = (Format("elbencho text", is_other, refuse_other),)

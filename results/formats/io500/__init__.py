@@ -20,6 +20,7 @@ from fsmatrix.results.formats.base import (
     ParseError,
     agrees,
     is_older,
+    overlapping,
     totals,
 )
 from fsmatrix.results.formats.io500.check import (
@@ -38,6 +39,7 @@ from fsmatrix.results.formats.io500.text import (
     is_result,
     is_summary,
     read_result,
+    read_summaries,
     read_summary,
 )
 from fsmatrix.results.metrics import bandwidth, iops, window
@@ -48,6 +50,7 @@ MOST_NOTES = 60
 SAME = 2e-3  # relative: IOR prints times with six decimals and fast ones are short
 MDTEST_PHASES = {"write": "create", "stat": "stat", "read": "read", "delete": "remove"}
 CUT = "the output is cut"  # IO500 closes IOR's output before its end: that is usual there
+TWICE = "twice, and they differ: of two runs (give each its own file), or damaged"
 UNREAD = "3.2"  # older versions of IOR whose text is not always understood (3.2 and newer are)
 HARMLESS = (CUT, mdtest.NO_RESULT)  # the summary has the rate of what mdtest's text does not tell
 
@@ -58,9 +61,11 @@ def recognises(text: str) -> bool:
 
 
 def parse(text: str, source: str) -> list[Parsed]:
-    """The run of which `text` is result_summary.txt or result.txt; ParseError otherwise."""
-    name = SUMMARY if is_summary(text) else RESULT
-    return [parse_directory({name: text}, source)]
+    """The run of result.txt, or those of a summary; ParseError where there is none."""
+    if not is_summary(text):
+        return [parse_directory({RESULT: text}, source)]
+    summaries = read_summaries(text, source)
+    return overlapping([[_parsed(_Run({}, source, each, Summary()))] for each in summaries])
 
 
 def parse_directory(files: Mapping[str, str], source: str) -> Parsed:
@@ -70,10 +75,15 @@ def parse_directory(files: Mapping[str, str], source: str) -> Parsed:
     """
     summary = read_summary(files.get(SUMMARY, ""), source)
     result = read_result(files.get(RESULT, ""))
-    run = _Run(files, source, summary, result)
+    return _parsed(_Run(files, source, summary, result))
+
+
+def _parsed(run: _Run) -> Parsed:
+    summary, result = run.summary, run.result
     phases = run.phases()
-    if not phases and not run.entries:
-        raise ParseError(source, 0, "no result of any phase of IO500")
+    if not phases and not run.entries and not summary.version:
+        reason = run.twice() or "no result of any phase of IO500"
+        raise ParseError(run.source, min(run.torn.values(), default=0), reason)
     scores = summary.scores or result.scores
     version = summary.version or result.version
     return Parsed(
@@ -112,11 +122,10 @@ class _Run:
             for name, line in torn.items():
                 text = f"{name} is there twice and differs, or is damaged: it is left out"
                 self.notes.append(Note("left-out", text, line, name))
-        torn_names = self.summary.torn.keys() | self.result.torn.keys()
         as_phases = (
             self._phase(entry)
             for name, entry in self.entries.items()
-            if entry.score > 0 and name not in torn_names
+            if entry.score > 0 and name not in self.torn
         )
         return tuple(phase for phase in as_phases if phase is not None)
 
@@ -217,8 +226,17 @@ class _Run:
         text = f"{what} are the printed rate x the time of the whole phase; only the rate is known"
         self.notes.append(Note("derived-amount", text, entry.line, entry.name))
         if what == "bytes":
-            return totals(entry.name, seconds, amount)
+            return totals(entry.name, seconds, amount, operations=None)
         return totals(entry.name, seconds, operations=amount)
+
+    @property
+    def torn(self) -> dict[str, int]:
+        """What is there twice and differs -> its line."""
+        return self.summary.torn | self.result.torn
+
+    def twice(self) -> str:
+        """What is there twice and differs, with what to do about it; empty for nothing."""
+        return f"{', '.join(self.torn)}: {TWICE}" if self.torn else ""
 
     # -- the run as a whole ----------------------------------------------------------------
     def judged(self, scores: Scores | None) -> list[Note]:
@@ -250,6 +268,8 @@ class _Run:
         """Why the run failed; empty if it did not."""
         if self.failures:
             return "; ".join(self.failures)
+        if scores is None and ("SCORE" in self.torn or not self.entries) and self.torn:
+            return self.twice()
         if scores is None:
             return f"{CUT} or the run did not finish: there is no line [SCORE ]"
         return "" if phases else "no phase of it has a usable result"

@@ -2,6 +2,7 @@
 
 Until 2020 a shell script (io-500-dev) wrote the summary: underscores in the names of phases, three
 decimals, and "GB/s" for what are GiB/s (IOR's MiB/s divided by 1024; later it prints "GiB/s").
+Its marks, [RESULT-invalid] and [SCORE-invalid], are those of the program's first versions too.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from fsmatrix.results.formats.io500.score import PHASES
 _VALUE = r"(\d{1,18}\.\d{1,9})"
 _INVALID = r"( \[INVALID\])?"
 _PHASE = re.compile(
-    rf"\[(RESULT|      )\] +([A-Za-z0-9-]{{1,40}}) +{_VALUE} (GiB/s|kIOPS) *: time {_VALUE} seconds"
-    rf"{_INVALID}",
+    r"\[(RESULT|      )(-invalid)?\] +([A-Za-z0-9-]{1,40}) +"
+    rf"{_VALUE} (GiB/s|kIOPS) *: time {_VALUE} seconds{_INVALID}",
     re.ASCII,
 )
 _SCORE = re.compile(
-    rf"\[SCORE ?\] Bandwidth {_VALUE} GiB/s : IOPS {_VALUE} kiops : TOTAL {_VALUE}{_INVALID}",
+    rf"\[SCORE ?(-invalid)?\] Bandwidth {_VALUE} GiB/s : IOPS {_VALUE} kiops"
+    rf" : TOTAL {_VALUE}{_INVALID}",
     re.ASCII,
 )
 _OLD_PHASE = re.compile(
@@ -36,10 +38,10 @@ _OLD_SCORE = re.compile(
     rf" : TOTAL +{_OLD_VALUE}",
     re.ASCII,
 )
-_VERSION = re.compile(r"IO500 version (\S{1,80}) \((\w{1,20})\)")
+_VERSION = re.compile(r"IO500 version (\S{1,80})(?: \((\w{1,20})\))?")  # without a mode in 2020
 _SECTION = re.compile(r"\[([A-Za-z0-9-]{1,40})\]", re.ASCII)
 _PAIR = re.compile(r"([A-Za-z][\w-]{0,40}) *= (.*)", re.ASCII)
-_COMMAS = re.compile(r"^\[(RESULT|SCORE ?|      )\].* \d+,\d+ ", re.ASCII)
+_COMMAS = re.compile(r"^\[(RESULT|SCORE ?|      )(-invalid)?\].* \d+,\d+ ", re.ASCII)
 _SCORED = re.compile(rf"(\d{{1,18}}\.\d{{6}}){_INVALID}", re.ASCII)  # "%f": fewer digits are a cut
 _PRINTED = re.compile(rf"{_VALUE}{_INVALID}", re.ASCII)
 DECIMALS = 6  # of scores as they are printed now
@@ -135,28 +137,46 @@ def read_summary(text: str, source: str) -> Summary:
     """result_summary.txt; ParseError for decimal commas."""
     summary = Summary()
     for number, line in _lines(text):
-        if phase := _PHASE.fullmatch(line):
-            mark, name, score, unit, seconds, invalid = phase.groups()
-            entry = Entry(
-                name, float(score), unit, float(seconds), mark == "RESULT", bool(invalid), number
-            )
-            summary.add(entry)
-        elif score_line := _SCORE.fullmatch(line):
-            *numbers, invalid = score_line.groups()
-            summary.add_scores(_scores(numbers, bool(invalid)), number)
-        elif old := _OLD_PHASE.fullmatch(line):
-            summary.add(_old_entry(old, number))
-        elif old_score := _OLD_SCORE.fullmatch(line):
-            invalid, *numbers = old_score.groups()
-            if all(numbers):
-                summary.add_scores(_scores(numbers, bool(invalid)), number)
-        elif version := _VERSION.fullmatch(line):
-            summary.version, summary.mode = version.groups()
-        elif _COMMAS.match(line):
-            raise ParseError(source, number, f"decimal commas: {line[:80]!r}; run it in LC_ALL=C")
-        elif any(word in line for word in _ANNOUNCED):
-            summary.invalid.append((line.strip()[:300], number, ""))
+        _read_line(summary, line, number, source)
     return summary
+
+
+def read_summaries(text: str, source: str) -> list[Summary]:
+    """One for each run in a text; ParseError for decimal commas.
+
+    A run begins where IO500 prints its version, or a phase after the score of the one before.
+    """
+    summaries = [Summary()]
+    for number, line in _lines(text):
+        last = summaries[-1]
+        begun, ended = last.entries or last.torn, last.scores or "SCORE" in last.torn
+        if (begun and _VERSION.fullmatch(line)) or (ended and is_summary(line)):
+            summaries.append(Summary())
+        _read_line(summaries[-1], line, number, source)
+    return summaries
+
+
+def _read_line(summary: Summary, line: str, number: int, source: str) -> None:
+    if phase := _PHASE.fullmatch(line):
+        mark, bad, name, score, unit, seconds, invalid = phase.groups()
+        wrong = bool(bad or invalid)
+        entry = Entry(name, float(score), unit, float(seconds), mark == "RESULT", wrong, number)
+        summary.add(entry)
+    elif old := _OLD_PHASE.fullmatch(line):
+        summary.add(_old_entry(old, number))
+    elif score_line := _SCORE.fullmatch(line):
+        bad, *numbers, invalid = score_line.groups()
+        summary.add_scores(_scores(numbers, bool(bad or invalid)), number)
+    elif old_score := _OLD_SCORE.fullmatch(line):
+        bad, *numbers = old_score.groups()
+        if all(numbers):
+            summary.add_scores(_scores(numbers, bool(bad)), number)
+    elif version := _VERSION.fullmatch(line):
+        summary.version, summary.mode = version[1], version[2] or ""
+    elif _COMMAS.match(line):
+        raise ParseError(source, number, f"decimal commas: {line[:80]!r}; run it in LC_ALL=C")
+    elif any(word in line for word in _ANNOUNCED):
+        summary.invalid.append((line.strip()[:300], number, ""))
 
 
 def _scores(numbers: Sequence[str], invalid: bool) -> Scores:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from fsmatrix.results import iterations
-from fsmatrix.results.formats.base import Note, totals
+from fsmatrix.results.formats.base import Note, shared_facts, totals
 from fsmatrix.results.formats.ior.as_csv import RankTimes
 from fsmatrix.results.metrics import window
 from fsmatrix.results.record import Phase
@@ -36,7 +36,7 @@ def join(phases: Sequence[Phase]) -> Phase:
         sum(int(phase.bytes.sum()) for phase in phases),
         sum(int(phase.operations.sum()) for phase in phases),
         sum(int(phase.errors.sum()) for phase in phases),
-        facts=phases[0].facts,
+        facts=shared_facts(phases),
         iterations=iterations.columns(numbered),
         summary=iterations.summary(rows, "bandwidth"),
     )

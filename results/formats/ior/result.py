@@ -132,11 +132,12 @@ def nested(name: str, kept: Sequence[Iteration], settings: Settings, source: str
     if name == "read" and settings.get("check_read"):
         facts["verified_inside"] = True
     facts["direct"] = bool(settings.get("direct")) or settings.get("api") in UNCACHED
+    told = all(transfer_size(part.row, settings) > 0 for part in kept)
     return totals(
         name,
         sum(part.window for part in kept),
         bytes_,
-        sum(operations(part, settings) for part in kept),
+        sum(operations(part, settings) for part in kept) if told else None,
         sum(part.row.wrong for part in kept),
         facts=facts,
         iterations=iterations.columns(rows),

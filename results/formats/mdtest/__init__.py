@@ -17,6 +17,7 @@ from fsmatrix.results.formats.base import (
     ParseError,
     aged,
     overlapping,
+    shared_facts,
     totals,
 )
 from fsmatrix.results.formats.mdtest.argv import Tree
@@ -244,7 +245,7 @@ def joined(parts: Sequence[Phase]) -> Phase:
         return parts[0]
     seconds = [float(part.end.max() - part.start.min()) for part in parts]
     rows = [_iteration(part, window) for part, window in zip(parts, seconds, strict=True)]
-    facts = {**parts[0].facts, "number_of_iterations": len(parts)}
+    facts = {**shared_facts(parts), "number_of_iterations": len(parts)}
     own = iterations.summary(rows, "iops", sample=True)
     first = parts[0]
     if len({part.start.size for part in parts}) > 1:

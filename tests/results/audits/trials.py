@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from fsmatrix.results.formats.base import totals
 from tests.results.audit_records import (
     MB,
     phase,
@@ -87,7 +88,10 @@ TRIALS = OF_STORAGE | {
             lambda: record(phase(seconds=0.2)),
             lambda: record(phase(operations=np.array([20, 20, 20, 20]))),
         ],
-        [lambda: record(phase(seconds=0.26, operations=np.array([25, 25, 25, 25])))],
+        [
+            lambda: record(phase(seconds=0.26, operations=np.array([25, 25, 25, 25]))),
+            lambda: record(totals("write", 2.0, 100 * MB, operations=None)),
+        ],
     ),
     "idle-workers": Trial(
         "warning",

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from fsmatrix.results.formats.base import Parsed, ParseError
+from fsmatrix.results.formats.base import Parsed, ParseError, shared_facts
 from fsmatrix.results.formats.dbench import FORMATS, parse
 from fsmatrix.results.formats.dbench.nodes import NodeRun, merge, start_of
-from fsmatrix.results.record import Phase
+from fsmatrix.results.metrics import iops
+from fsmatrix.results.record import OPERATIONS_UNKNOWN, Phase
 
 DATA = Path(__file__).parents[2] / "data" / "dbench"
 WHOLE = ("two-clients", "per-client", "sync", "fsync-xattr", "rate", "version-5")
@@ -222,6 +223,13 @@ def test_a_cut_output_keeps_what_it_has() -> None:
     phase = phase_of(parsed)
     assert (phase.end.tolist(), phase.bytes.tolist()) == ([3.0], [668_250_000])
     assert "recovered" in keys(parsed)
+    assert np.isnan(iops(phase))  # not 0: its table of operations is missing
+
+
+def test_operations_of_several_phases_are_unknown_if_those_of_one_are() -> None:
+    every = [phase_of(one(name)) for name in ("two-clients", "killed")]
+    assert shared_facts(every)[OPERATIONS_UNKNOWN] is True
+    assert OPERATIONS_UNKNOWN not in shared_facts(every[:1])
 
 
 # -- texts that are damaged or none ----------------------------------------------------------

@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.results import iterations
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.formats import elbencho
 from fsmatrix.results.formats.base import Parsed, ParseError
+from fsmatrix.results.formats.registry import recognise
 from fsmatrix.results.metrics import bandwidth, iops, window
 from fsmatrix.results.record import Phase
 from tests.results.damage import damaged
@@ -142,6 +144,108 @@ def test_contradicting_numbers_are_left_out() -> None:
     (run,) = elbencho.parse("".join(lines), "x.csv")
     assert "write" not in phases(run)
     assert any(note.key == "left-out" and "contradicts" in note.message for note in run.notes)
+
+
+# -- other outputs -------------------------------------------------------------------------------
+OTHER = {
+    "printed results": "OPERATION   RESULT TYPE         FIRST DONE   LAST DONE\n"
+    "=========== ================    ==========   =========\n"
+    "WRITE       Elapsed time     :        9ms        17ms\n",
+    "progress": "ISO Date,Label,Phase,RuntimeMS,Rank,MixType,Done%,DoneBytes\n"
+    "2026-11-21T16:59:55.796+0000,,WRITE,9,Total,,35,1024\n",
+    "another separator": DIRS.replace(",", ";"),
+    "JSON": '{"config": {"io_depth": "1"}, "first_done": {"elapsed_time_ms": "9"}}\n',
+}
+
+
+@pytest.mark.parametrize("what", OTHER)
+def test_other_outputs_are_refused_with_what_to_do(what: str) -> None:
+    form = recognise(OTHER[what])
+    assert form is not None
+    with pytest.raises(ParseError, match=f"{what}.*: import what --csvfile writes"):
+        form.parse(OTHER[what], "x")
+
+
+def test_a_csv_beside_what_was_printed_is_read() -> None:
+    form = recognise(OTHER["printed results"] + DIRS)
+    assert form is elbencho.FORMATS[0]
+
+
+# -- work that differs ---------------------------------------------------------------------------
+MIX = FILE.splitlines(keepends=True)[0] + next(
+    x for x in FILE.splitlines(keepends=True) if "RWMIX30" in x
+)
+
+
+def options(text: str) -> JsonObject:
+    (run,) = elbencho.parse(text, "x")
+    return run.options
+
+
+def test_mixtures_with_other_shares_of_reads_are_no_repetitions() -> None:
+    """Seen: RWMIX10 and RWMIX90 in one cell."""
+    assert options(MIX)["rwmixread"] == 30
+    assert options(MIX.replace("RWMIX30", "RWMIX90"))["rwmixread"] == 90
+    threads = options(MIX.replace("RWMIX30", "MIX-T1").replace("rwmixpct", "rwmixthrpct"))
+    assert (threads["rwmixthr"], threads["rwmixread"]) == (1, 30)
+    assert "rwmixread" not in options(DIRS)
+
+
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        ('"--limitwrite" "32m" "--limitread=33554432"', 32 * MIB),
+        ('"--limitwrite" "32m"', f"write={32 * MIB}"),  # and reads have none
+        ('"--limitread" "1K" "--limitwrite" "2K"', "read=1024,write=2048"),
+        ('"--limitread" "0"', None),
+    ],
+)
+def test_a_limit_of_the_rate_is_an_option(words: str, limit: int | str | None) -> None:
+    assert options(DIRS.replace('"--nolive"', words)).get("rate_limit") == limit
+    mixed = options(MIX.replace('"--nolive"', '"--limitwrite" "1m"'))
+    assert mixed["rate_limit"] == MIB  # of reads and writes
+
+
+def test_what_no_column_tells_is_an_option() -> None:
+    words = '"--strided" "--blockvarpct" "0" "--verify" "0" "--timelimit=60" "--randamount" "1g"'
+    found = options(DIRS.replace('"--nolive"', words)).items() - options(DIRS).items()
+    assert dict(found) == {
+        "strided": True,
+        "blockvarpct": 0,
+        "timelimit": 60,
+        "randamount": 1 << 30,
+    }
+
+
+def test_a_command_that_a_spreadsheet_has_quoted_is_read() -> None:
+    head, line = MIX.splitlines()
+    start, command = line.split('"', 1)
+    quoted = f'"{command}'.replace('"', '""')
+    (run,) = elbencho.parse(f'{head}\n{start}"{quoted}"\n', "x")
+    assert run.argv == elbencho.parse(MIX, "x")[0].argv
+
+
+# -- less than was asked for ---------------------------------------------------------------------
+def less(text: str) -> list[str]:
+    return [n.message for run in elbencho.parse(text, "x") for n in run.notes if n.key == "less"]
+
+
+def test_a_phase_that_never_ran_is_less_than_was_asked_for() -> None:
+    """Seen: -w -r with a time limit, and only the write ran."""
+    assert less(DIRS) == less(FILE) == []
+    lines = DIRS.splitlines(keepends=True)
+    assert less("".join(x for x in lines if ",READ," not in x)) == [
+        "read was asked for, and is not there"
+    ]
+    once = "".join(FILE.splitlines(keepends=True)[:-1])
+    assert less(once) == ["read was asked for 2 times, and is there for 1 of them"]
+
+
+def test_half_of_the_bytes_in_a_time_limit_is_less_than_was_asked_for() -> None:
+    line = FILE.splitlines(keepends=True)[-1]
+    head = FILE.splitlines(keepends=True)[0]
+    half = line.replace('"-i" "2"', '"--timelimit" "2"').replace(",41943040,", ",83886080,")
+    assert less(head + half) == ["80 MiB were asked for, and 40 done in the time limit"]
 
 
 BAD = [

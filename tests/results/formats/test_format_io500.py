@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fsmatrix.results.formats import io500
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
+from fsmatrix.results.formats.labels import unlabelled
 from fsmatrix.results.metrics import bandwidth, iops, window
 from fsmatrix.results.record import Phase
 from tests.results.damage import damaged
@@ -250,6 +251,13 @@ def test_the_summary_alone_knows_rates_only() -> None:
     assert (run.processes, run.nodes) == (None, None)
 
 
+def test_the_summary_alone_does_not_know_operations_of_ior() -> None:
+    """Seen: 0 operations per second, and the advice to give it more work."""
+    found = phases(io500.parse(SUMMARY, "x")[0])
+    unknown = {name for name, phase in found.items() if np.isnan(iops(phase))}
+    assert unknown == {name for name in found if name.startswith("ior")}
+
+
 def test_a_damaged_output_of_an_engine_falls_back() -> None:
     files = FILES | {"mdtest-easy-write.txt": "?", "ior-easy-write.txt": "?"}
     run = io500.parse_directory(files, "x")
@@ -285,6 +293,81 @@ def test_a_time_without_digits_gives_no_amount() -> None:
     (run,) = io500.parse(text, "x")
     assert "find" not in phases(run)
     assert any("too few digits" in note.message for note in notes(run, "left-out"))
+
+
+# -- several runs in one text --------------------------------------------------------------------
+OTHER = SUMMARY.replace("0.220641", "0.320641")
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (SUMMARY, OTHER),
+        (SUMMARY.split("[SCORE")[0], OTHER),  # the first was killed
+        (SUMMARY, OTHER.split("\n", 1)[1]),  # the version is told once
+        (old_summary(), old_summary().replace("0.221", "0.321")),
+    ],
+)
+def test_two_runs_in_one_text_are_two_runs(one: str, two: str) -> None:
+    """Seen: one failed run, "the output is cut"."""
+    runs = io500.parse(one + two, "x")
+    assert [len(run.phases) for run in runs] == [
+        len(io500.parse(t, "x")[0].phases) for t in (one, two)
+    ]
+    assert [run.failure for run in runs] == [io500.parse(t, "x")[0].failure for t in (one, two)]
+    lines = [n.line for n in runs[1].notes if n.phase == "ior-easy-write"]
+    assert lines[0] > one.count("\n")
+
+
+def test_a_run_that_is_there_twice_counts_once_and_one_without_results_failed() -> None:
+    assert len(io500.parse(SUMMARY + SUMMARY, "x")) == 1
+    head = SUMMARY.split("\n")[0]
+    assert head.startswith("IO500 version")
+    first, second = io500.parse(SUMMARY + head, "x")
+    assert (first.failure, second.phases) == ("", ())
+    assert "cut or the run did not finish" in second.failure
+
+
+def test_what_is_there_twice_and_differs_is_the_reason() -> None:
+    (line,) = (each for each in SUMMARY.splitlines() if " ior-hard-write " in each)
+    with pytest.raises(ParseError, match=r"line 2: ior-hard-write: twice, and they differ"):
+        io500.parse(f"{line}\n{line.replace('0.', '1.')}\n", "x")
+    scores = SUMMARY[SUMMARY.index("[SCORE") :]
+    (run,) = io500.parse(SUMMARY + scores.replace("TOTAL 3", "TOTAL 4"), "x")
+    assert run.failure.startswith("SCORE: twice, and they differ")
+
+
+# -- the first versions of the program, of 2020 --------------------------------------------------
+INVALID = """IO500 version io500-isc20_v3-2-g46e0e53a3abf
+[RESULT-invalid]       ior-easy-write        3.456000 GiB/s  : time 100.000 seconds
+[RESULT]    mdtest-easy-write        5.000000 kIOPS  : time 310.000 seconds
+[RESULT-invalid]       ior-hard-write        1.250000 GiB/s  : time 90.000 seconds
+[SCORE-invalid] Bandwidth 2.078461 GiB/s : IOPS 5.000000 kiops : TOTAL 3.223709
+"""
+
+
+def test_what_the_first_versions_call_invalid_is_there_and_noted() -> None:
+    """Seen: left out without a word, and then the score was called wrong."""
+    (run,) = io500.parse(INVALID, "x")
+    assert run.version == "isc20_v3-2-g46e0e53a3abf"
+    assert run.facts["mode"] == ""
+    assert set(phases(run)) == {"ior-easy-write", "mdtest-easy-write", "ior-hard-write"}
+    assert {note.phase for note in notes(run, "invalid-run")} == {
+        "", "ior-easy-write", "ior-hard-write",
+    }  # fmt: skip
+    assert (run.failure, notes(run, "contradiction")) == ("", [])
+    labelled = "".join(f"0: {line}" for line in INVALID.splitlines(keepends=True)[3:])
+    assert io500.recognises(unlabelled(labelled)[0])
+
+
+def test_a_score_of_0_is_that_of_a_phase_that_is_0() -> None:
+    zero = "[RESULT-invalid]  find  0.000000 kIOPS : time 0.000 seconds\n[SCORE"
+    text = (
+        INVALID.replace("[SCORE", zero)
+        .replace("IOPS 5.0", "IOPS 0.0")
+        .replace("3.223709", "0.000000")
+    )
+    assert notes(io500.parse(text, "x")[0], "contradiction") == []
 
 
 # -- what it is not ------------------------------------------------------------------------------
