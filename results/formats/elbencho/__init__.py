@@ -186,6 +186,10 @@ def _run(lines: Sequence[Line]) -> Parsed:
         if inside in parts and value is not None and value not in ("0", "false"):
             text = f"{option}: what is checked or read back takes time inside the window"
             notes.append(Note("verify-in-window", text, first.number, inside))
+    work = work_options(argv, [line.cells["operation"].partition("+")[0] for line in lines])
+    if limit := work.get("rate_limit"):
+        text = f"each thread was held back: to {limit} bytes per second"
+        notes.append(Note("rate-limited", text, first.number))
     hosts, threads = (_number(first, name) for name in ("hosts", "threads"))
     facts = {"label": first.cells["label"]} if first.cells.get("label") else {}
     if not parts and not failure:
@@ -195,8 +199,7 @@ def _run(lines: Sequence[Line]) -> Parsed:
         version=first.cells.get("version", ""),
         phases=tuple(joined(phases) for phases in parts.values()),
         argv=tuple(without_secrets(argv)),
-        options=_options(first)
-        | work_options(argv, [line.cells["operation"].partition("+")[0] for line in lines]),
+        options=_options(first) | work,
         nodes=hosts,
         processes=hosts * threads if hosts and threads else None,
         started=first.cells["ISO date"],

@@ -298,3 +298,10 @@ def test_damage_gives_runs_or_an_error_and_no_new_number(text: str, data: st.Dat
         for phase in run.phases:
             assert np.isfinite(window(phase))
             assert phase.iterations or signature(phase) in WHOLE | PARTS
+
+
+def test_work_that_was_held_back_says_so() -> None:
+    (run,) = elbencho.parse(MIX.replace('"--nolive"', '"--limitwrite" "1m"'), "x")
+    noted = [note.message for note in run.notes if note.key == "rate-limited"]
+    assert noted == [f"each thread was held back: to {MIB} bytes per second"]
+    assert "rate-limited" not in keys(elbencho.parse(MIX, "x")[0])
