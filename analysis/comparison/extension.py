@@ -138,6 +138,17 @@ class Extension:
     def target(self) -> int:
         """Blocks in all that are worth it; 0: there is no such number.
 
+        `reach`, if it at most doubles what is there, or is likely to prove half of what is open.
+        """
+        blocks = self.reach
+        proven = sum(n <= blocks for n in self.needed)
+        worth = self.too_few or blocks <= 2 * self.have or 2 * proven >= self.cells
+        return blocks if worth else 0
+
+    @property
+    def reach(self) -> int:
+        """Blocks in all that are likely to prove something; 0: there is no such number.
+
         The fewest that prove anything; then what half of the cells take that FOLD times as many
         would be likely to prove.
         """
@@ -176,6 +187,12 @@ class Extension:
         if self.unfinished:
             return "Finish the campaign first"
         cells = plural(self.cells, "open comparison")
+        if not self.target and self.reach:
+            count = sum(n <= self.reach for n in self.needed)
+            return (
+                f"More blocks are hardly worth it: {self.reach} in all would be likely to prove "
+                f"{count} of the {cells}{self._proves}"
+            )
         if not self.target:
             return (
                 f"More blocks are not worth it: {FOLD * self.have} would not be likely to prove "
@@ -194,7 +211,7 @@ class Extension:
     @property
     def _proves(self) -> str:
         """What the advised blocks are likely to prove, in brackets; "" if nothing is named."""
-        near = [name for n, name in zip(self.needed, self.named, strict=False) if n <= self.target]
+        near = [name for n, name in zip(self.needed, self.named, strict=False) if n <= self.reach]
         counts = Counter(near).most_common(MOST_NAMED)
         shown = "; ".join(f"{n} cells of " * (n > 1) + name for name, n in counts)
         more = len(set(near)) - len(counts)

@@ -262,7 +262,7 @@ def test_no_sentence_names_a_leader_of_identical_targets() -> None:
 
 
 def test_the_command_adds_the_blocks_that_are_likely_to_prove_something() -> None:
-    found = of(campaign(many({"a": 1e8, "b": 1.1e8}, 6, spread=0.1)))
+    found = of(campaign(many({"a": 1e8, "b": 1.18e8}, 6, spread=0.12)))
     said = sentences(found, PLAN, "my out")
     assert said.todo.startswith("Add ")
     assert said.command.startswith("fsmatrix run -o 'my out' --resume --set repetitions=")
@@ -284,7 +284,7 @@ def test_what_is_planned_and_not_there_is_measured_first() -> None:
 
 def test_invalid_runs_of_some_cells_do_not_ask_for_blocks_that_are_there() -> None:
     """Two valid blocks of six in one cell: six are there, so that more than six are asked."""
-    values = many({"a": 1e8, "b": 1.15e8}, 4, blocks=6, spread=0.08)
+    values = many({"a": 1e8, "b": 1.2e8}, 4, blocks=6, spread=0.1)
     few = campaign(values, worst_finding=lambda t, p, b: "invalid" * (p == "p00" and b < 4))
     command = sentences(of(few), PLAN, "out").command
     assert int(command.rpartition("repetitions=")[2]) > 6

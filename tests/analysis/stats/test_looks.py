@@ -213,6 +213,18 @@ def test_more_than_four_times_the_blocks_are_no_advice() -> None:
     )
 
 
+def test_many_blocks_for_few_of_many_cells_are_hardly_worth_it() -> None:
+    record = Record(looks=(10,), planned=10, store="out")
+    found = extension(record, [10] * 20, [34, 34, *[None] * 18], ALPHA, 1, ["xfs over ext4"] * 20)
+    assert (found.target, found.reach, found.command) == (0, 34, "")
+    assert found.says == (
+        "More blocks are hardly worth it: 34 in all would be likely to prove 2 of the 20 open "
+        "comparisons (2 cells of xfs over ext4)."
+    )
+    half = extension(record, [10] * 4, [34, 34, None, None], ALPHA, 1)
+    assert half.target == 34
+
+
 def test_the_advice_is_never_a_number_that_cannot_decide() -> None:
     """In a second look, at 1.1 %, 8 blocks are the fewest: 2 / 2**8 = 0.8 %."""
     record = Record(looks=(6,), planned=6, store="out")
