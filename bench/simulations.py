@@ -251,12 +251,12 @@ def advised(trials: int, cells: int = 16) -> Iterator[str]:
                     0.05,
                     1,
                 )
-                campaigns += found.target > 0
-                if not found.target:
+                campaigns += found.reach > 0
+                if not found.reach:
                     continue
-                more = random.standard_normal((found.target - have, cells)) + shift
+                more = random.standard_normal((found.reach - have, cells)) + shift
                 p = signflips.max_t(np.vstack([seen, more]), second, 1024).p
-                within = [(promised(v) or have * 9) <= found.target for v in judged]
+                within = [(promised(v) or have * 9) <= found.reach for v in judged]
                 kept += list(p[np.array(within)] <= second)
             share = f"{np.mean(kept):.0%}" if kept else "-"
             rows.append([name, str(have), f"{campaigns / trials:.0%}", str(len(kept)), share])
