@@ -27,6 +27,7 @@ from fsmatrix.results.evidence.values import inside
 from fsmatrix.results.record import Phase, RunRecord
 
 UNCACHED = frozenset({"cold", "bypass"})
+IN_MEMORY = {"tmpfs", "ramfs", "devtmpfs"}  # file systems without storage
 WRITTEN_SHARE = REACHED_SHARE
 # limits come from data sheets or from other measurements; more than a twentieth above is
 # no error of either
@@ -139,6 +140,17 @@ def memory_reference(record: RunRecord) -> Iterator[Remark]:
     elif names:
         message = "the files lie in memory, and the target is not declared as a reference"
         yield "invalid", "", message, {"phases": names}
+    elif images := _images_in_memory(record):
+        message = f"the file system lies on an image in memory ({', '.join(images)})"
+        yield "warning", "", f"{message}: what it costs beside storage was measured", {}
+
+
+def _images_in_memory(record: RunRecord) -> list[str]:
+    """Types of the file systems in memory that hold images below the target."""
+    devices = inside(record.environment, "target").get("devices")
+    found = devices if isinstance(devices, list | tuple) else ()
+    types = {str(inside(device, "loop").get("filesystem")) for device in found}
+    return sorted(types & IN_MEMORY)
 
 
 def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
@@ -262,7 +274,7 @@ AUDITS = (
     ),
     Audit(
         "memory-reference",
-        1,
+        2,
         "run",
         memory_reference,
         "do not rank it among storage systems",

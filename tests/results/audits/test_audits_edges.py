@@ -132,6 +132,16 @@ def test_a_declared_reference_in_memory_is_only_said() -> None:
     assert found(made, "memory-reference") == ["info"]
 
 
+@pytest.mark.parametrize(("below", "severities"), [("tmpfs", ["warning"]), ("ext4", [])])
+def test_an_image_in_memory_is_no_storage(below: str, severities: list[str]) -> None:
+    """A file system on a loop device whose image lies in /dev/shm: plan says so, and each run."""
+    made = declared("cold", "cold")
+    devices = [{"name": "loop1", "loop": {"direct_io": True, "filesystem": below}}]
+    target = {**made.environment.get("target", {}), "devices": devices}
+    made = replace(made, environment={**made.environment, "target": target})
+    assert found(made, "memory-reference") == severities
+
+
 SLOW = "SLOW_OPS (HEALTH_WARN): 2 slow ops, oldest one blocked for 110 sec, osd.1 has slow ops"
 DOWN = "OSD_DOWN (HEALTH_WARN): 1 osds down"
 
