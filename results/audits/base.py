@@ -28,6 +28,7 @@ REACHED_SHARE = 0.9
 # of the bytes read: measured are up to 1.06 (xfs, ext4, btrfs: metadata, read-ahead at the ends)
 FOREIGN_SHARE = 1.25
 FOREIGN_FLOOR = 4 << 20  # bytes
+ADVICE = "advice"  # key of evidence: what to do in this very case, where that is known
 STORED = "stored_bytes"  # fact of a phase: bytes that went to or came from storage, compressed
 
 
@@ -46,9 +47,9 @@ class Audit:
         if self.scope == "phase" and record.status != "ok":
             return
         for severity, phase, message, evidence in self.judge(record):
-            yield Finding(
-                self.name, self.version, severity, message, self.advice, phase, dict(evidence)
-            )
+            own = dict(evidence)
+            advice = str(own.pop(ADVICE, self.advice))
+            yield Finding(self.name, self.version, severity, message, advice, phase, own)
 
 
 def moved(record: RunRecord, phase: Phase, *names: str) -> dict[str, float] | None:

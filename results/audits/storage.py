@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from fsmatrix.results.audits.base import (
+    ADVICE,
     REACHED_SHARE,
     Audit,
     Remark,
@@ -23,10 +24,11 @@ from fsmatrix.results.audits.base import (
 from fsmatrix.results.audits.engines import notes
 from fsmatrix.results.evidence.deployment import DURABLE
 from fsmatrix.results.evidence.evidence import Limits
-from fsmatrix.results.evidence.values import inside
+from fsmatrix.results.evidence.values import JsonObject, inside
 from fsmatrix.results.record import Phase, RunRecord
 
 UNCACHED = frozenset({"cold", "bypass"})
+AGAIN = "give each job more data, or a shorter time, so that it goes over its files once"
 IN_MEMORY = {"tmpfs", "ramfs", "devtmpfs"}  # file systems without storage
 WRITTEN_SHARE = REACHED_SHARE
 # limits come from data sheets or from other measurements; more than a twentieth above is
@@ -56,7 +58,20 @@ def read_served_by_cache(record: RunRecord) -> Iterator[Remark]:
         )
         again = [note.message for note in notes(record, "reread") if note.phase == phase.name]
         message = "; ".join([message, *again])
-        yield "invalid", phase.name, message, counters | {"bytes_read": wanted}
+        cure = AGAIN if again else _buffered_loops(record)
+        evidence = counters | {"bytes_read": wanted}
+        yield "invalid", phase.name, message, {**evidence, **({ADVICE: cure} if cure else {})}
+
+
+def _buffered_loops(record: RunRecord) -> str:
+    """The command that takes the page cache of images out of the way; "" if none is in it."""
+    buffered = [
+        f"/dev/{device.get('name')}"
+        for device in _devices(record)
+        if inside(device, "loop").get("direct_io") is False
+    ]
+    each = "; ".join(f"losetup --direct-io=on {name}" for name in buffered)
+    return f"it came from the page cache of the image: {each}" if each else ""
 
 
 def read_served_by_servers(record: RunRecord) -> Iterator[Remark]:
@@ -147,10 +162,14 @@ def memory_reference(record: RunRecord) -> Iterator[Remark]:
 
 def _images_in_memory(record: RunRecord) -> list[str]:
     """Types of the file systems in memory that hold images below the target."""
-    devices = inside(record.environment, "target").get("devices")
-    found = devices if isinstance(devices, list | tuple) else ()
-    types = {str(inside(device, "loop").get("filesystem")) for device in found}
+    types = {str(inside(device, "loop").get("filesystem")) for device in _devices(record)}
     return sorted(types & IN_MEMORY)
+
+
+def _devices(record: RunRecord) -> list[JsonObject]:
+    """What is known of the block devices below the target."""
+    devices = inside(record.environment, "target").get("devices")
+    return [inside(device) for device in devices] if isinstance(devices, list | tuple) else []
 
 
 def write_not_flushed(record: RunRecord) -> Iterator[Remark]:

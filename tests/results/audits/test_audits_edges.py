@@ -142,6 +142,17 @@ def test_an_image_in_memory_is_no_storage(below: str, severities: list[str]) -> 
     assert found(made, "memory-reference") == severities
 
 
+def test_the_cure_is_named_where_it_is_known() -> None:
+    """A loop mount without direct I/O: its image's page cache served the read."""
+    made = declared("cold", "cold", read_with(device_read_bytes=0))
+    for direct, words in ((False, "losetup --direct-io=on /dev/loop1"), (True, "find the cache")):
+        devices = [{"name": "loop1", "loop": {"direct_io": direct, "filesystem": "ext4"}}]
+        record = replace(made, environment={"target": {"devices": devices}})
+        (finding,) = [one for one in audit_run(record) if one.audit == "read-served-by-cache"]
+        assert words in finding.advice
+        assert "advice" not in finding.evidence
+
+
 SLOW = "SLOW_OPS (HEALTH_WARN): 2 slow ops, oldest one blocked for 110 sec, osd.1 has slow ops"
 DOWN = "OSD_DOWN (HEALTH_WARN): 1 osds down"
 
