@@ -271,7 +271,7 @@ def _cell(
     values, owners = of.values[ordered], of.attachments[ordered]
     never = Repetitions(1, None, None, None, known=False, never=IMPORTED)
     return Varied(
-        named=", ".join(units.labelled(name, levels[name]) for name in varying),
+        named=units.described(levels, varying),
         levels=levels,
         median=of_runs(values, owners),
         variability=estimates.variability(values, owners),
