@@ -252,6 +252,12 @@ def level_text(factor: str, level: Level) -> str:
     return str(int(level)) if float(level).is_integer() else f"{level:g}"
 
 
+def described(levels: Mapping[str, Level], names: Iterable[str]) -> str:
+    """The levels of these factors in words, without those that there are not."""
+    there = [name for name in names if level_text(name, levels.get(name, "")) != MISSING]
+    return ", ".join(labelled(name, levels[name]) for name in there)
+
+
 def labelled(factor: str, level: Level) -> str:
     """A level that says what it is, where the level alone would not: "2 processes per node"."""
     shown = level_text(factor, level)

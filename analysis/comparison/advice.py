@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from fsmatrix.analysis.comparison.compared import Compared, ComparedSides
 
 
+OPEN = ("too few", "single")  # kinds of a cell that more blocks may decide
+
+
 def extension_of(sides: Sequence[ComparedSides]) -> Extension:
     """How many blocks would decide the open cells of comparisons that were made together."""
     first = sides[0]
-    open_ = [(side, cell) for side in sides for cell in side.cells if cell.kind == "too few"]
+    open_ = [(side, cell) for side in sides for cell in side.cells if cell.kind in OPEN]
     cells = [cell.verdict for _, cell in open_]
     return extension(
         first.record,

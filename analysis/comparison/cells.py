@@ -19,7 +19,7 @@ from fsmatrix.analysis.comparison.rows import CAMPAIGN, Key, Levels, Table, Wher
 from fsmatrix.analysis.data.axes import Axis
 from fsmatrix.analysis.data.columns import coded, combined
 from fsmatrix.analysis.data.factors import rows_by_group
-from fsmatrix.analysis.units import Level, labelled, level_text
+from fsmatrix.analysis.units import Level, described, labelled, level_text
 from fsmatrix.results.evidence.values import Json, JsonObject
 
 GUARDED = {"engine": "--across-engines", "cache": "--across-cache"}
@@ -42,7 +42,7 @@ class Match:
 
     def named(self, varying: Iterable[str]) -> str:
         """The levels that vary, in words."""
-        return ", ".join(labelled(n, self.levels[n]) for n in varying if n in self.levels)
+        return described(self.levels, varying)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from fsmatrix.analysis.data.load import campaign_json, campaigns_json
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.stats.testing import looks, tests
+from fsmatrix.analysis.stats.words import IMPORTED
 from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.files.store import MARKER
 from fsmatrix.results.units import plural
@@ -92,11 +93,15 @@ def recorded(plan: JsonObject, source: object = None) -> Record:
 
 
 def record_of(ds: xr.Dataset) -> Record:
-    """Of one campaign; of several that which was looked at most often, and no store."""
+    """Of one campaign; of several that which was looked at most often, and no store.
+
+    Imported if one of them is: more blocks of the others prove nothing of it.
+    """
     several = campaigns_json(ds)
     if several:
         every = [recorded(plan) for plan in several]
-        return max(every, key=lambda record: len(record.looks))
+        most = max(every, key=lambda record: len(record.looks))
+        return replace(most, imported=any(record.imported for record in every))
     return replace(recorded(campaign_json(ds), ds.encoding.get("source")), there=_blocks(ds))
 
 
@@ -181,9 +186,11 @@ class Extension:
 
     @property
     def advice(self) -> str:
-        """What to do, without a full stop; "" where there is nothing to add blocks to."""
-        if not self.cells or self.record.imported:
+        """What to do, without a full stop; "" where nothing is open; of an import why nothing."""
+        if not self.cells:
             return ""
+        if self.record.imported:
+            return IMPORTED
         if self.unfinished:
             return "Finish the campaign first"
         cells = plural(self.cells, "open comparison")
@@ -219,7 +226,7 @@ class Extension:
 
     @property
     def says(self) -> str:
-        """The advice with its command; "" where there is nothing to add blocks to."""
+        """The advice with its command; "" where nothing is open."""
         how = self.command if self.target else ""
         return f"{self.advice}{f': {how}' if how else '.'}" if self.advice else ""
 

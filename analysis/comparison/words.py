@@ -138,10 +138,12 @@ def _up_to(span: float) -> str:
 def tested(comparisons: Sequence[ComparedSides]) -> str:
     """How verdicts were found and where their p are, once for comparisons made together."""
     sides = comparisons[0]
-    if all(cell.kind == "single" for comparison in comparisons for cell in comparison.cells):
-        return "Nothing was tested: it takes several blocks."
-    cells = f"over {plural(sides.family, 'cell')} together " if sides.correction != "none" else ""
+    cells = [cell for comparison in comparisons for cell in comparison.cells]
+    if all(cell.ratio.kind == "one session" for cell in cells):
+        takes = "" if sides.record.imported else ": it takes several blocks"
+        return f"Nothing was tested{takes}."
+    over = f"over {plural(sides.family, 'cell')} together " if sides.correction != "none" else ""
     return (
-        f"How this was tested: {cells}{CORRECTIONS[sides.correction]}, at "
+        f"How this was tested: {over}{CORRECTIONS[sides.correction]}, at "
         f"{100 * sides.level:.2g} %; docs/statistics.md. p and intervals: --json."
     )

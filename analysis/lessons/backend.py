@@ -282,7 +282,7 @@ def _open_words(duels: Sequence[PairwiseResult]) -> str:
     have = min(min(cell.ratio.units) for cell in open_)
     need = fewest_blocks(whole)
     parts = [f"{len(open_)} of {plural(count, 'cell')} undecided"] * (len(open_) < count)
-    if have < need:
+    if have < need and not whole.record.imported:
         parts.append(few(have, need, unit(open_[0].ratio)))
     return "; ".join(parts)
 

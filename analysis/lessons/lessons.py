@@ -15,6 +15,7 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis.comparison.advice import extension_of
+from fsmatrix.analysis.comparison.extension import record_of
 from fsmatrix.analysis.comparison.options import TOLERANCE, ComparisonOptions
 from fsmatrix.analysis.data import summary
 from fsmatrix.analysis.data.cluster import ONE_MACHINE
@@ -29,7 +30,8 @@ from fsmatrix.analysis.lessons.nodes import node_lessons
 from fsmatrix.analysis.lessons.processes import process_lessons
 from fsmatrix.analysis.lessons.ranking import ranked
 from fsmatrix.analysis.lessons.result import Lessons
-from fsmatrix.analysis.lessons.words import Bound, unanswerable
+from fsmatrix.analysis.lessons.words import Bound, Lesson, unanswerable
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.stats.testing.tests import ALPHA
 from fsmatrix.analysis.steps import step
@@ -83,6 +85,8 @@ def lessons(
         answers += process_lessons(of, ds, only)
         answers += node_lessons(of, ds, bandwidth, only)
     limits = evidence.limits(of, whole, ds, latency_bound)
+    if record_of(ds).imported:
+        answers = [_without_more(lesson) for lesson in answers]
     return Lessons(
         lessons=tuple(answers),
         limits=(*refused, *limits),
@@ -97,6 +101,12 @@ def lessons(
         extension=extension_of(compared) if compared else None,
         chart=figure,
     )
+
+
+def _without_more(lesson: Lesson) -> Lesson:
+    """Of imported runs: without how many attachments an open answer takes."""
+    open_ = lesson.question != "backend" and lesson.certainty is Certainty.UNDECIDED
+    return replace(lesson, why="") if open_ else lesson
 
 
 def _study(ds: xr.Dataset, where: Mapping[str, Level], latency: str) -> Study:

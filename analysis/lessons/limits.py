@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import xarray as xr
 
+from fsmatrix.analysis.comparison.extension import record_of
 from fsmatrix.analysis.comparison.rows import at_levels, own_values
 from fsmatrix.analysis.data import summary as summaries
 from fsmatrix.analysis.data.axes import factor_columns
@@ -22,6 +23,7 @@ from fsmatrix.analysis.lessons.words import Bound, cell_metric, constant, names,
 from fsmatrix.analysis.questions.bottleneck import usage
 from fsmatrix.analysis.questions.findings import finding_groups
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
+from fsmatrix.analysis.stats.words import IMPORTED
 from fsmatrix.analysis.units import Level, factor_title
 
 CACHES = ("cold", "warm", "bypass")
@@ -77,7 +79,8 @@ def excluded(of: Study, ds: xr.Dataset, lost_targets: Mapping[str, str]) -> list
 
 def limits(of: Study, summary: Summary, ds: xr.Dataset, bound: Bound | None) -> list[str]:
     """Sentences without a full stop, the weightiest first."""
-    sentences = [*_attachments(of), *_emulated(of), *_levels(of), *_mixed(of, summary)]
+    sentences = [IMPORTED] if record_of(ds).imported else _attachments(of)
+    sentences += [*_emulated(of), *_levels(of), *_mixed(of, summary)]
     sentences += _caches(of)
     sentences += _gaps(of)
     sentences += _evidence(ds)

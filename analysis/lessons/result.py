@@ -67,7 +67,9 @@ class Lessons(Drawn):
     def answer(self) -> str:
         """Which target, where, how sure, what is invalid or in doubt, what would decide more."""
         sentence = answer(self.lessons, self.study, self.bound, self.excluded)
-        return f"{sentence} {self.extension.says}".rstrip() if self.extension else sentence
+        if self.extension is None or self.extension.record.imported:  # the limits say why
+            return sentence
+        return f"{sentence} {self.extension.says}".rstrip()
 
     @property
     def groups(self) -> tuple[LessonGroup, ...]:

@@ -96,13 +96,13 @@ class Bars:
         return max(math.ceil(len(self.rows) / MOST_ROWS), 1)
 
     def table(self) -> pd.DataFrame:
-        """One row per bar, values in `unit`; the client nodes, and levels that vary, in columns.
+        """One row per bar, values in `unit`; client nodes, and what tells bars apart, in columns.
 
         Processes are called what the campaign counts: of each node, if it says so.
         """
         import pandas as pd
 
-        names = [n for n in self.study.varying if n not in (*PANEL, "nodes")]
+        names = [n for n in self.bars[0].levels if n not in (*PANEL, "nodes")]
         per_node = any("processes_per_node" in cell.cell.levels for cell in self.study.cells)
         called = {"processes": factor_of("processes")} if per_node else {}
         scale = self.unit.divisor
@@ -260,13 +260,26 @@ def bars(
     varies gets rows of its own.  ValueError where no run has a value.
     """
     of = study(ds, metric, where)
-    others = tuple(name for name in of.varying if name not in PANEL)
-    rows = [name for name in ("interface", *others) if name in of.varying]
+    others = _others(of)
+    rows = [name for name in ("interface", *others) if name != "interface" or name in of.varying]
     drawn = tuple(_bar(cell, (*PANEL, "nodes", *others), metric) for cell in of.cells)
     places = {name: {v: i for i, v in enumerate(of.levels(name))} for name in rows}
     keys = {tuple((name, bar.levels[name]) for name in rows) for bar in drawn}
     order = sorted(keys, key=lambda key: [places[name].get(level, -1) for name, level in key])
     return Bars(of, drawn, of.fitting(unit), tuple(order))
+
+
+def _others(of: Study) -> tuple[str, ...]:
+    """What else varies, and what else tells bars without a value from all others."""
+    others = [name for name in of.varying if name not in PANEL]
+    for name in dict.fromkeys(("target", *(n for cell in of.cells for n in cell.cell.levels))):
+        known = (*PANEL, "nodes", *others)
+        coarser, finer = (
+            {tuple(cell.level(n) for n in names) for cell in of.cells}
+            for names in (known, (*known, name))
+        )
+        others += [name] * (len(finer) > len(coarser))
+    return tuple(others)
 
 
 def _bar(cell: Values, names: Sequence[str], metric: str) -> Bar:

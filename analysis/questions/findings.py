@@ -16,7 +16,7 @@ from fsmatrix.analysis.data.factors import OF_PHASES, roles, rows_by_group
 from fsmatrix.analysis.data.load import Rows, rows, runs_of
 from fsmatrix.analysis.data.summary import RANK
 from fsmatrix.analysis.result import plain as plain_data
-from fsmatrix.analysis.units import Level, labelled
+from fsmatrix.analysis.units import Level, described
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural
 
@@ -233,13 +233,8 @@ def _concerned(
     for part in rows_by_group(cells[where]):
         first = where[part[0]]
         levels = {name: axis.levels[axis.codes[first]] for name, axis in factors.items()}
-        named = [  # a run that failed early has no phase and no engine
-            labelled(name, levels[name])
-            for name in names
-            if not (name in OF_PHASES and levels[name] == "")
-        ]
         ids = tuple(sorted({str(run_id) for run_id in run_ids[where[part]]}))
-        places.append(Concerned(", ".join(named), levels, ids))
+        places.append(Concerned(described(levels, names), levels, ids))
     return tuple(sorted(places, key=lambda cell: (-len(cell.run_ids), cell.named)))
 
 

@@ -21,7 +21,7 @@ from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.summary import current
 from fsmatrix.analysis.traces.played import added, played_says, share
 from fsmatrix.analysis.traces.summary import summary_says
-from fsmatrix.analysis.units import MISSING, fitting, labelled
+from fsmatrix.analysis.units import MISSING, described, fitting
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.replay import Amount, PlayedKind, Replayed
 from fsmatrix.results.evidence.stored import StoredError, read
@@ -114,7 +114,7 @@ def replays(ds: xr.Dataset, most: int = MOST_CELLS) -> Replays | None:
     cells = []
     for part in order[:most]:
         levels = {name: factors[name].levels[factors[name].codes[part[0]]] for name in varying}
-        named = ", ".join(labelled(name, levels[name]) for name in varying if name != "trace")
+        named = described(levels, (name for name in varying if name != "trace"))
         if (cell := _cell(ds, data, part.tolist(), named)) is not None:
             cells.append(cell)
     return Replays(tuple(cells), max(len(parts) - most, 0)) if cells else None

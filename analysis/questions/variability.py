@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.comparison.extension import record_of
 from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import combined
@@ -21,6 +22,7 @@ from fsmatrix.analysis.stats.estimates import variability as estimates
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Median, of_runs
 from fsmatrix.analysis.stats.estimates.variability import Variability
 from fsmatrix.analysis.stats.repetitions import MOST, Repetitions, for_width
+from fsmatrix.analysis.stats.words import IMPORTED
 from fsmatrix.analysis.units import OWN, Unit, brief
 from fsmatrix.results.evidence.values import Json
 
@@ -94,7 +96,9 @@ class Spreads:
             )
         if unknown:
             why = next(c.repetitions.says for c in self.cells if not c.repetitions.known)
-            sentences.append(f"{unknown} cells cannot tell: {why}.")
+            sentences.append(
+                f"{why}." if why == IMPORTED else f"{unknown} cells cannot tell: {why}."
+            )
         return sentences
 
     def table(self) -> pd.DataFrame:
@@ -234,7 +238,7 @@ def variability(
         {name: axis.levels[axis.codes[group[0]]] for name, axis in axes.items()} for group in groups
     ]
     column = {name: levels_of(rows, name) for name in axes}
-    names = list(axes)
+    names, imported = list(axes), record_of(ds).imported
     varying = [
         name
         for i, name in enumerate(names)
@@ -242,7 +246,7 @@ def variability(
         and not any(follows(column[name], column[owner]) for owner in names[:i])
     ]
     cells = [
-        _cell(of, group, levels, varying, half_width)
+        _cell(of, group, levels, varying, half_width, imported)
         for group, levels in zip(groups, rows, strict=True)
     ]
     return Spreads(
@@ -256,14 +260,20 @@ def variability(
 
 
 def _cell(
-    of: Table, group: Any, levels: Levels, varying: Sequence[str], half_width: float
+    of: Table,
+    group: Any,
+    levels: Levels,
+    varying: Sequence[str],
+    half_width: float,
+    imported: bool,
 ) -> Varied:
     ordered = group[np.argsort(of.order[group], kind="stable")]
     values, owners = of.values[ordered], of.attachments[ordered]
+    never = Repetitions(1, None, None, None, known=False, never=IMPORTED)
     return Varied(
-        named=", ".join(units.labelled(name, levels[name]) for name in varying),
+        named=units.described(levels, varying),
         levels=levels,
         median=of_runs(values, owners),
         variability=estimates.variability(values, owners),
-        repetitions=for_width(values, owners, half_width),
+        repetitions=never if imported else for_width(values, owners, half_width),
     )

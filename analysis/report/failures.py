@@ -10,7 +10,7 @@ import xarray as xr
 from fsmatrix.analysis.data.columns import Codes, coded, plain
 from fsmatrix.analysis.data.load import Rows, runs_of
 from fsmatrix.analysis.data.summary import Summary
-from fsmatrix.analysis.units import labelled
+from fsmatrix.analysis.units import described
 from fsmatrix.results.audits.tally import Tally
 
 
@@ -66,7 +66,7 @@ def failed_runs(data: Rows, summary: Summary) -> list[FailedRuns]:
     names = [n for n in summary.varying if n not in ("target", "engine", "phase")]
     cases: dict[tuple[str, str, str, str], list[int]] = {}
     for row in rows[first].tolist():
-        what = ", ".join(labelled(name, data.factor(name)[row].item()) for name in names)
+        what = described({name: data.factor(name)[row].item() for name in names}, names)
         error = str(data["error"][row])
         key = (str(data.factor("target")[row]), what, str(data["status"][row]), error)
         cases.setdefault(key, []).append(row)

@@ -95,7 +95,13 @@ def doubts(summary: Summary) -> list[str]:
     lines += warning_sentences([(_named(cell, summary), cell) for cell in summary.cells])
     if summary.invalid_runs and not summary.invalid_included:
         verb = "is" if summary.invalid_runs == 1 else "are"
-        lines.append(f"{plural(summary.invalid_runs, 'invalid run')} {verb} not in the medians")
+        audits = sorted({audit for cell in summary.cells for audit in cell.invalid_by})
+        runs = plural(summary.invalid_runs, "invalid run")
+        runs += f" ({', '.join(audits)})" * bool(audits)
+        any_value = any(median.runs for cell in summary.cells for median in cell.metrics.values())
+        lines.append(
+            f"{runs} {verb} not in the medians" if any_value else f"{runs}: there is no valid value"
+        )
     if summary.references and not summary.references_shown:
         lines.append(f"reference left out: {', '.join(summary.references)}")
     return lines

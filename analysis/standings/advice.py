@@ -8,6 +8,7 @@ from fsmatrix.analysis.comparison.advice import extension_of, fewest_blocks
 from fsmatrix.analysis.comparison.extension import recorded
 from fsmatrix.analysis.standings.standings import Standings
 from fsmatrix.analysis.stats.certainty import Certainty
+from fsmatrix.analysis.stats.words import IMPORTED
 from fsmatrix.results.evidence.values import JsonObject
 
 
@@ -28,17 +29,16 @@ def advice(standings: Standings, plan: JsonObject, place: str) -> tuple[str, str
             again = replace(planned, queued=False).resume(place)
             return "Run again what failed:", f"{again} --retry-failed"
         return "See what was wrong there and how to fix it:", f"fsmatrix findings {place}"
-    if not found.cells:
+    cells = [cell for comparison in standings.compared for cell in comparison.cells]
+    if all(cell.certainty.settled for cell in cells):
         return (
             "This choice needs no more measurements; for chunk size and processes:",
             f"fsmatrix lessons {place}",
         )
     if planned.imported:
-        return (
-            "Imported runs are not known to be independent, so that none of them proves more; see "
-            "the differences:",
-            f"fsmatrix compare {place}",
-        )
+        return f"{IMPORTED}; see the differences:", f"fsmatrix compare {place}"
+    if not found.cells:
+        return "See the differences:", f"fsmatrix compare {place}"
     more = replace(found, record=planned)
     if more.unfinished:
         return f"{more.advice}:", planned.resume(place)

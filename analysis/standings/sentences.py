@@ -56,10 +56,10 @@ def sentences(standings: Standings, plan: JsonObject, place: str) -> Sentences:
     """`plan`: what the campaign says of itself; `place`: its results directory, "" if unknown."""
     unknown = "FILE" if plan.get("imported") else "DIR"
     todo, command = advice(standings, plan, shlex.quote(place) if place else unknown)
-    return Sentences(_answer(standings), _against(standings), todo, command)
+    return Sentences(_answer(standings, plan), _against(standings), todo, command)
 
 
-def _answer(standings: Standings) -> str:
+def _answer(standings: Standings, plan: JsonObject) -> str:
     whole = len(standings.cells) - standings.count(Certainty.INVALID)
     if not whole:
         return "No cell has valid values of two targets: nothing can be compared."
@@ -74,7 +74,9 @@ def _answer(standings: Standings) -> str:
         sentence = f"No difference larger than {_tolerance(standings)} in {_of(whole, whole)}"
     elif _too_few(standings):
         have = plural(max(cell.blocks for cell in standings.cells), "block")
-        sentence = f"No target can be shown to be ahead with {have}: it takes {fewest(standings)}"
+        sentence = "No target can be shown to be ahead"
+        if not plan.get("imported"):  # to which no blocks can be added
+            sentence += f" with {have}: it takes {fewest(standings)}"
     else:
         where = f"any of {whole} cells" if whole > 1 else "the only valid cell"
         sentence = f"No target is shown to be ahead in {where}"

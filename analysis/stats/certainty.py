@@ -46,6 +46,6 @@ _LOOKS = {
         "○", "#56B4E9", "one cell alone says so (95 % sure): not proven, and may be chance",
     ),
     Certainty.EQUAL: ("=", "#009E73", "no difference that matters"),
-    Certainty.UNDECIDED: ("?", "#6e7781", "too little data: the difference may be chance"),
+    Certainty.UNDECIDED: ("?", "#6e7781", "the difference may be chance"),
     Certainty.INVALID: ("×", "#6e7781", "no valid run of a target: nothing to compare"),
 }  # fmt: skip

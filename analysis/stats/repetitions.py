@@ -82,6 +82,7 @@ class Repetitions:
     low: int | None
     high: int | None
     known: bool  # whether the data suffice to say
+    never: str = ""  # why no more data would
 
     @property
     def more(self) -> int | None:
@@ -91,6 +92,8 @@ class Repetitions:
     @property
     def says(self) -> str:
         """The answer in words."""
+        if self.never:
+            return self.never
         if not self.known:
             least = f"at least {self.needed} in all; " if self.needed else ""
             return f"{least}how many is known from {FEWEST} attachments on, {self.have} are there"
@@ -103,7 +106,8 @@ class Repetitions:
 
     def to_dict(self) -> dict[str, Json]:
         """Plain numbers and strings."""
-        return asdict(self) | {"more": self.more, "says": self.says}
+        kept = {name: value for name, value in asdict(self).items() if name != "never"}
+        return kept | {"more": self.more, "says": self.says}
 
 
 def for_width(

@@ -14,6 +14,7 @@ from fsmatrix.analysis.units import brief
 TIMES = 1.95  # a ratio from here on, rounded 2.0, is said as times, below it in per cent
 NONE = 0.0005  # a share that is said as none
 CHANCE = "may be chance"
+IMPORTED = "Imported runs are not known to be independent: none of them proves more"
 
 
 def lead(ratio: float, more_is_faster: bool = True, other: str = "") -> str:

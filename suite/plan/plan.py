@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -53,7 +53,7 @@ class Plan:
     source: Source
     request: Request
     seed: int
-    matrix: Matrix
+    matrix: Matrix  # of what was selected
     groups: order.Groups  # the cases to be run: possible, selected, of this shard
     estimate: Estimate
     excluded: int
@@ -162,14 +162,17 @@ def build_plan(
     active = Members(choice.members, everybody.entries, ())
     skips = here and settings.campaign.impossible == "skip"
     unfit = machine.refusals(choice.members) if skips else {}
-    judged = matrix(settings, active, _of(active, cases.planned), lookup, here, unfit)
+    selected = only(_of(active, cases.planned), request.only) if choice.members else ()
+    judged = matrix(settings, active, selected, lookup, here, unfit)
     chosen = _chosen(settings, choice, judged)
-    grouped = _shard(settings, order.groups(only(chosen, request.only)), request.shard)
+    grouped = _shard(settings, order.groups(chosen), request.shard)
     if here:
         machine.refuse(active.targets, {key.target for key in grouped})
     cost = _cost(settings, request, grouped, active, here)
     tests = comparisons(chosen)
-    agreements = _agreements(active) if here else {}
+    names = {planned.case.target for planned in chosen}
+    running = [target for target in active.targets if target.name in names]
+    agreements = _agreements(running) if here else {}
     return Plan(
         settings=settings,
         members=active,
@@ -186,7 +189,7 @@ def build_plan(
             *warnings(settings, len(judged.impossible), tests),
             *(f"{', '.join(names)}: {text}" for text, names in agreements.items()),
             *(_overwritten(active, cost.space) if here else ()),
-            *(cautions(active.targets, out or Path.cwd()) if here else ()),
+            *(cautions(running, out or Path.cwd()) if here else ()),
         ),
         left_out=choice.left_out,
         agreements=agreements,
@@ -303,9 +306,9 @@ def _overwritten(active: Members, space: Mapping[str, int]) -> Iterator[str]:
             yield f"target {target.name} {text}"
 
 
-def _agreements(active: Members) -> dict[str, list[str]]:
+def _agreements(running: Iterable[TargetMember]) -> dict[str, list[str]]:
     fields_of: dict[str, list[str]] = {}
-    for target in active.targets:
+    for target in running:
         if text := target.agreement():
             fields_of.setdefault(text, []).append(target.name)
     return fields_of

@@ -278,7 +278,7 @@ class _Comparison:
 
     def _named(self, group: Sequence[int]) -> str:
         cell = self.cells[group[0]]
-        return ", ".join(units.labelled(n, cell[n]) for n in self.others) or "all"
+        return units.described(cell, self.others) or "all"
 
 
 def _times(slope: Slope, than: str = "as long") -> str:

@@ -226,7 +226,7 @@ def _cell(
     shares = [(low / middle, high / middle) for middle, low, high in each if middle > 0]
     low, high = np.median(shares, axis=0).tolist() if shares else (math.nan, math.nan)
     return Tail(
-        named=", ".join(units.labelled(name, levels[name]) for name in varying),
+        named=units.described(levels, varying),
         levels=levels,
         quantile=of_independent(quantiles),
         operations=int(counts.sum()),

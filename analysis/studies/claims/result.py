@@ -43,7 +43,7 @@ class Claims(Drawn):
 
     @property
     def says(self) -> list[str]:
-        """How many claims have which verdict, each claim, and those without a cell by reason."""
+        """How many claims have which verdict, each claim, and those not tested by reason."""
         counts: Counter[str] = Counter(judged.kind for judged in self.judged)
         parts = [
             f"{counts[kind]} {MANY.get(kind, _word(kind)) if counts[kind] > 1 else _word(kind)}"
@@ -66,20 +66,23 @@ class Claims(Drawn):
             *self.remarks,
             *all_lack,
             *(sentence(one, lacking) for one in self.judged if one.claim.id not in together),
-            *(
-                f"{plural(len(named), 'claim')} cannot be tested ({why}): {', '.join(named)}."
-                for why, named in absent.items()
-            ),
+            *(self._not_tested(why, named) for why, named in absent.items()),
         ]
 
     @property
     def _absent(self) -> dict[str, list[str]]:
-        """Reason -> claims (two or more) that have no cell in the data for it."""
+        """Reason -> claims (two or more) that cannot be tested for it."""
         named: dict[str, list[str]] = {}
         for judged in self.judged:
-            if judged.why and not judged.scope.cells:
+            if judged.why:
                 named.setdefault(judged.why, []).append(judged.claim.id)
         return {why: claims for why, claims in named.items() if len(claims) > 1}
+
+    def _not_tested(self, why: str, named: Collection[str]) -> str:
+        """These claims, and how to see what was measured of them."""
+        line = f"{plural(len(named), 'claim')} cannot be tested ({why}): {', '.join(named)}."
+        some = any(one.scope.cells for one in self.judged if one.claim.id in named)
+        return line + " What was measured of one: --claim NAME." * some
 
     @property
     def lacking(self) -> tuple[str, ...]:

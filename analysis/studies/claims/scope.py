@@ -43,7 +43,8 @@ def data_of(ds: xr.Dataset, file: StudyFile) -> Data:
             # study() takes the metrics of campaigns only: another one goes in the place of one
             of = study(ds if name in METRICS else ds.assign(iops=ds[name]), _place(name))
         except ValueError as error:
-            absent[name] = str(error)
+            title = METRICS[_place(name)].title.lower()
+            absent[name] = str(error) if name in METRICS else str(error).replace(title, name)
         else:
             studies[name] = of
     return Data(studies, absent)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data import load, summary
 from fsmatrix.analysis.draw import layout
-from fsmatrix.analysis.report.table import in_terminal, usual_tables
+from fsmatrix.analysis.report.table import doubts, in_terminal, usual_tables
 from fsmatrix.cli.terminal import Terminal
 from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import schema
@@ -154,6 +154,16 @@ def test_to_dict_has_si_values(tmp_path: Path) -> None:
     assert flat[0]["bandwidth"] == pytest.approx(1e8)
     assert flat[0]["bandwidth_coverage"] == pytest.approx(0.75)
     assert flat[0]["bandwidth_kind"] == "range"
+
+
+@pytest.mark.parametrize(
+    ("good", "said"), [(0, ": there is no valid value"), (1, " are not in the medians")]
+)
+def test_invalid_runs_are_said_with_their_audits(tmp_path: Path, good: int, said: str) -> None:
+    bad = Finding("simultaneous-runs", 1, "invalid", "x")
+    records = [one("xfs", b, findings=(bad,) * (b >= good)) for b in range(good + 2)]
+    lines = doubts(summary.summarise(dataset(tmp_path, records)))
+    assert lines[-1] == f"2 invalid runs (simultaneous-runs){said}"
 
 
 def test_table_in_the_terminal(tmp_path: Path) -> None:

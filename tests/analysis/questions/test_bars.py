@@ -136,3 +136,17 @@ def test_invalid_runs_are_left_out_and_counted() -> None:
     made = bars(ds.assign(worst_finding=("run", worst)), "bandwidth")
     assert {bar.attachments for bar in made.bars} == {5}
     assert any("96 invalid runs" in said for said in made.says)
+
+
+@pytest.mark.parametrize("lost", [{"worst_finding": "invalid"}, {"status": "failed"}])
+def test_rows_of_a_target_without_a_value_are_told_apart(lost: dict[str, str]) -> None:
+    rows = [
+        {"target": target, "chunk": chunk, "bandwidth": 1e8, **(lost if target == "b" else {})}
+        for target in ("a", "b")
+        for chunk in (4096, 65536)
+    ]
+    made = bars(studies.dataset(rows, ["chunk"]), "bandwidth")
+    table = made.table()
+    assert sorted(table["target"]) == ["a", "a", "b", "b"]
+    assert not table.duplicated(["target", "chunk"]).any()
+    assert [ax.get_title() for ax in made.figure().axes] == ["read\na", "read\nb"]

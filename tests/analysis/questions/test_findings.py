@@ -6,11 +6,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import xarray as xr
 
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.questions.findings import Findings, findings
+from fsmatrix.analysis.questions.variability import variability
 from fsmatrix.analysis.result import Result
 from fsmatrix.results.record import Finding
 from tests.analysis import campaigns
@@ -123,3 +125,22 @@ def test_help_has_an_example(
     assert call(monkeypatch, "findings", "--help") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "Example: fsmatrix findings out --where" in said
+
+
+def test_levels_that_a_cell_does_not_have_are_not_in_its_name(tmp_path: Path) -> None:
+    """As of outputs of several tools, each with options of its own."""
+    warned = (Finding("too-short", 1, "warning", "short", "", ""),)
+    records = [
+        campaigns.record(
+            phases=(campaigns.phase("write", 1e8, 4096, 1, np.random.default_rng(1)),),
+            coordinates={"pattern": "seq-write", **own},
+            findings=warned,
+        )
+        for own in ({"api": "POSIX"}, {"bs": 4096}, {"iodepth": 2, "bs": 8192})
+    ]
+    ds = open_campaign(campaigns.write(tmp_path / "campaign.h5", records))
+    (group,) = findings(ds).groups
+    assert sorted(c.named for c in group.cells) == ["bs 4 KiB, xfs", "bs 8 KiB, xfs", "xfs"]
+    named = [cell.named for cell in variability(ds).cells]
+    assert all(named)
+    assert "–" not in "".join(named)

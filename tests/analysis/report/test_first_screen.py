@@ -77,6 +77,7 @@ def test_a_cell_says_in_words_what_its_colour_says() -> None:
     assert (box.mark, box.who, box.how_much) == ("●", "a", "×2.0")
     assert box.says == "a is ahead by ×2.0, proven"
     assert len({state.mark for state in Certainty}) == len(Certainty)
+    assert Certainty.UNDECIDED.meaning == "the difference may be chance"
 
 
 def test_a_cell_with_too_few_blocks_says_the_values() -> None:

@@ -225,6 +225,35 @@ def test_claims_without_a_cell_are_named_once_for_each_reason() -> None:
     assert one.says[-1].startswith(f"{alone[0].claim.id}: cannot be tested. The study says")
 
 
+def test_claims_with_cells_that_cannot_be_tested_are_named_once_for_each_reason() -> None:
+    found = claims(made(twice, attachments=1), claims_files.load("ssd-cluster"))
+    why = "one value per cell, or one attachment: how much of it is chance is not known"
+    named = [one.claim.id for one in found.judged if one.why == why]
+    assert len(named) > 1
+    (line,) = [line for line in found.says if why in line]
+    assert line == (
+        f"{len(named)} claims cannot be tested ({why}): {', '.join(named)}. "
+        "What was measured of one: --claim NAME."
+    )
+    assert "Measured: " in found.of(named[0]).says[-1]
+    assert all("Measured: " in one["says"] for one in told(found) if one["why"] == why)
+
+
+def told(found: Claims) -> list[Any]:
+    """The claims of `--json`."""
+    every: list[Any] = json.loads(json.dumps(found.to_dict()))["claims"]
+    return every
+
+
+def test_a_metric_without_a_value_is_named() -> None:
+    ds = made(twice)
+    ds = ds.assign(network_rate=ds["bandwidth"] * np.nan)
+    found = claims(ds, claims_files.load("ssd-cluster"))
+    (one,) = [one for one in found.judged if one.claim.id == "network-traffic-equal"]
+    assert one.why.startswith("no run gave any network_rate: ")
+    assert "operations per second" not in " ".join(found.of("network-traffic-equal").says)
+
+
 def test_missing_levels_of_the_scope_are_said() -> None:
     file = study_of(compare=RATIO, claimed={"low": 1.5})
     wider = file.model_copy(
