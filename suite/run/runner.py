@@ -303,9 +303,11 @@ class Runner:
         own = self.environment.backend.environment(self.access)
         argv = tuple(programs.given(own, [*map(filled, what.argv)]))
         files = {name: filled(text) for name, text in what.files.items()}
+        begun = len(run.builder.argv)
         if step.where != "mpi":
             run.builder.argv += _of_each_node(argv, self._ranks(run, step))
             answer, _ = self._command(run, step, program=replace(what, argv=argv, files=files))
+            run.builder.argv[begun:] = dict.fromkeys(each.done.argv for each in answer.outputs)
             return self._of_programs(run, step, answer.outputs)
         launcher = replace(self.session.launcher, binding=what.binding)
         extra = {"LC_ALL": "C", **launcher.proof, **what.env}
@@ -326,6 +328,7 @@ class Runner:
                 what.collect,
                 self.session.network if self._is_apart else nullcontext,
             )
+        run.builder.argv[begun:] = [done.argv]
         if ends.stalled is not None:
             raise ends.stalled
         if self.session.stop.at_once:
@@ -375,7 +378,7 @@ class Runner:
 
 
 def _of_each_node(argv: Sequence[str], ranks: Iterable[Rank]) -> Iterable[tuple[str, ...]]:
-    """What is started, where it names the node: one for each that starts it."""
+    """What is to be started, where it names the node: one for each that starts it."""
     nodes = dict.fromkeys(str(rank.node) for rank in ranks)
     return dict.fromkeys(tuple(word.replace("{node}", node) for word in argv) for node in nodes)
 

@@ -88,6 +88,11 @@ def test_each_node_gets_its_own_words_and_its_output_is_kept(runner: Runner) -> 
         f"00-write/{host}/{name}" for host in hosts for name in ("stdout", "a.log")
     }
     assert record.texts["00-write/two/stdout"] == work.outputs[1].stdout
+    folders = [words[-1].partition("cat ")[2].partition("/job")[0] for words in record.argv]
+    assert len(set(folders)) == 2, record.argv
+    assert all(
+        words[-1].endswith(f"> {f}/a.log") for words, f in zip(record.argv, folders, strict=True)
+    )
 
 
 def test_what_the_output_tells_becomes_the_record(runner: Runner) -> None:
