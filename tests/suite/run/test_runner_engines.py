@@ -126,7 +126,7 @@ def test_an_output_that_cannot_be_understood_fails_the_run_and_is_kept(runner: R
 def test_exit_0_with_an_error_inside_is_a_failed_run(runner: Runner) -> None:
     parsed = Parsed("teller", "1.0", (totals("write", 1.0),), failure="job 1 met ENOSPC")
     record, _ = runner.run(job(Told(shell("write", "true"), parsed=parsed)))
-    assert (record.status, record.error) == ("failed", "job 1 met ENOSPC")
+    assert (record.status, record.error) == ("failed", "target here: job 1 met ENOSPC")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_one_node_that_fails_fails_the_run_and_the_others_are_kept(
     both = f"echo from {{node}}; if [ $(uname -n) = two ]; then {script}; fi"
     record, broken = runner.run(job(Told(shell("write", both))))
     assert (record.status, broken) == ("failed", None)
-    assert record.error.startswith("write on two: ")
+    assert record.error.startswith("target here: write on two: ")
     assert reason in record.error
     assert record.failure["host"] == "two"
     assert record.texts["00-write/one/stdout"] == "from 0\n"
