@@ -69,11 +69,11 @@ def init(
         raise refuse(Origin(f"--out {out}"), "", "is there already: name another file")
     if not path and ceph is None:
         kind = _asked("1 two paths, 2 a Ceph, 3 results that you have", "1")
+        while kind not in ("1", "2", "3"):
+            kind = _asked("1, 2 or 3", "1")
         if kind == "3":
             terminal.echo(IMPORT.format(shlex.quote(_asked("which files or directories"))))
             return
-        if kind not in ("1", "2"):
-            raise refuse(Origin(kind), "", "1, 2 or 3")
         ceph = _asked("a pool of it") if kind == "2" else None
         user = user or (_asked("its user", "admin") if kind == "2" else None)
         path = [] if kind == "2" else [_asked("the first path"), _asked("the second path")]

@@ -92,6 +92,14 @@ def _of_job(results: Path, wanted: str) -> dict[str, str]:
     return {p.name: safefile.read(p, LONGEST_LOG).decode(errors="replace") for p in there}
 
 
+def _doubts(record: RunRecord) -> str:
+    """ ", invalid (...)" or ", doubtful (...)", with the audits that say so; "" if none does."""
+    for severity, word in (("invalid", "invalid"), ("warning", "doubtful")):
+        if audits := sorted({one.audit for one in record.findings if one.severity == severity}):
+            return f", {word} ({', '.join(audits)})"
+    return ""
+
+
 def tell(results: Path, wanted: str, as_json: bool) -> None:
     """What `show --run` says of a run."""
     record = read(results, wanted)
@@ -102,8 +110,7 @@ def tell(results: Path, wanted: str, as_json: bool) -> None:
         return
     console = terminal.console()
     engine = f"{record.engine} {record.engine_version}".rstrip()
-    invalid = sorted({one.audit for one in record.findings if one.severity == "invalid"})
-    verdict = f"{record.status}, invalid ({', '.join(invalid)})" if invalid else record.status
+    verdict = record.status + _doubts(record)
     head = f"{record.run_id}: {verdict}, {engine}, {record.started}, {record.duration:.1f} s"
     terminal.line(console, head)
     if record.error:

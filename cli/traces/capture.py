@@ -144,6 +144,7 @@ def summary(path: Path) -> Summary:
 
 def _say(trace: Summary) -> None:
     """On standard error: standard output is the command's."""
+    from fsmatrix.results.evidence.trace import gaps
     from fsmatrix.results.units import plural
 
     console = terminal.console(stderr=True)
@@ -156,3 +157,5 @@ def _say(trace: Summary) -> None:
         ordered = sorted(counts.items(), key=lambda pair: -pair[1])
         listed = ", ".join(f"{count} x {what}" for what, count in ordered)
         terminal.line(console, f"{title}: {listed or 'none'}")
+    for sentence in gaps(trace.facts):
+        terminal.line(console, sentence, "yellow")

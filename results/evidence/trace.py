@@ -5,12 +5,13 @@ Amounts are in bytes, times in seconds, shares and ratios between 0 and 1.  None
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.units import plural
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +233,7 @@ class TraceStatistics(Stored):
 
 
 def gaps(facts: JsonObject) -> list[str]:
-    """Sentences on what a trace lacks by the facts of its source."""
+    """Sentences on what a trace lacks, and what is guessed in it, by the facts of its source."""
     said = []
     for kind in ("reads", "writes"):
         traced, counted = facts.get(f"traced_{kind}"), facts.get(f"counted_{kind}")
@@ -240,4 +241,21 @@ def gaps(facts: JsonObject) -> list[str]:
             said.append(f"Only {traced} of {counted} {kind} were traced.")
     if first := facts.get("first_malformed"):
         said.append(f"The first malformed line: {first}.")
+    if guesses := list(_guesses(facts)):
+        said.append(f"Guessed: {'; '.join(guesses)}.")
     return said
+
+
+def _guesses(facts: JsonObject) -> Iterator[str]:
+    def counted(noun: str, *names: str) -> list[str]:
+        numbers = [count for name in names if isinstance(count := facts.get(name), int)]
+        return [plural(sum(numbers), noun)] if sum(numbers) else []
+
+    for appends in counted("append", "appends_where_the_size_is_a_guess"):
+        yield f"offsets of {appends}"
+    added = [
+        *counted("open", "opened_by_import", "truncate_by_name"),
+        *counted("close", "closed_without_a_call", "truncate_by_name"),
+    ]
+    if added:
+        yield f"{' and '.join(added)} that were not traced"

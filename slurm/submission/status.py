@@ -20,6 +20,7 @@ from fsmatrix.slurm.submission.stored import Stored, stored
 from fsmatrix.slurm.submission.submission import COLLECT, Submission
 
 LOG_BYTES = 4096
+MOST_LINES = 5  # of a job's error
 MOST_READ = 200  # failed runs whose reasons are read
 Word = Literal["done", "running", "waiting", "unknown", "stopped", "not submitted"]
 UNASKED = "UNKNOWN"  # what is said of jobs while the batch system does not answer
@@ -33,7 +34,7 @@ class PartStatus:
     word: Word
     tally: Tally  # newest attempts
     job: JobState | None = None
-    says: str = ""  # why it waits, or the last line that a stopped job printed
+    says: str = ""  # why it waits, or what a stopped job printed last
 
     @property
     def rest(self) -> int:
@@ -146,12 +147,12 @@ def _part(
     elif job.said == UNASKED:
         word, says = "unknown", ""
     else:
-        word, says = "stopped", f"{job.said}: {last_line(out, part.key, job.job)}"
+        word, says = "stopped", f"{job.said}: {last_words(out, part.key, job.job)}"
     return PartStatus(part, word, tally, job, says)
 
 
-def last_line(out: Path, key: str, job: str) -> str:
-    """What a job printed last; "" if nothing."""
+def last_words(out: Path, key: str, job: str) -> str:
+    """What a job printed last: its last error with what follows, else its last line."""
     path = files.log(out, key, job)
     try:
         with path.open("rb") as file:
@@ -160,7 +161,13 @@ def last_line(out: Path, key: str, job: str) -> str:
     except FileNotFoundError:
         return f"it left no log ({path.name})"
     printed = [" ".join(line.split()) for line in lines if line.strip()]
-    return printed[-1] if printed else f"it printed nothing ({path.name})"
+    if not printed:
+        return f"it printed nothing ({path.name})"
+    errors = [row for row, line in enumerate(printed) if line.startswith("error: ")]
+    last = printed[errors[-1] if errors else -1 :]
+    if len(last) > MOST_LINES:
+        last = [*last[: MOST_LINES - 1], last[-1]]
+    return " | ".join(last)
 
 
 def speed(parts: Iterable[PartStatus], runs: Mapping[tuple[str, int], Stored]) -> float:

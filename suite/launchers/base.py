@@ -173,11 +173,21 @@ def why_missing(names: Sequence[str], what: str) -> str:
     """Why `find_program` found none: there is no such program, or what it says instead."""
     for name in names:
         if program := tools.find(name):
-            printed = " ".join(answer(program, "--version").split())[:300] or "nothing"
+            printed = _why(answer(program, "--version"))
             return f"{program} does not answer as {what}, it says: {printed}"
         if reason := tools.refusal(name):
             return reason
     return f"no {what} on PATH"
+
+
+def _why(printed: str) -> str:
+    """The one line that tells most: the first of a fatal error or an error, else the last."""
+    lines = [" ".join(line.split())[:300] for line in printed.splitlines() if line.strip()]
+    for word in ("fatal", "error"):
+        for line in lines:
+            if re.match(rf"(\S+: )?{word}\b", line, re.IGNORECASE):
+                return line
+    return lines[-1] if lines else "nothing"
 
 
 def answer(program: str, question: str) -> str:

@@ -84,7 +84,8 @@ class Runner:
             parsed = self._measured(run)
         except RunFailed as problem:
             self._stopped()
-            status, error, failure = problem.status, str(problem), problem.facts
+            status, failure = problem.status, problem.facts
+            error = _on_its_target(spec, str(problem))
         except NodeError as problem:
             self._stopped()
             status, error, failure = "failed", str(problem), problem.facts
@@ -98,7 +99,7 @@ class Runner:
             with suppress(RunFailed):
                 parsed = self._read(run)
         elif parsed.failure:
-            status, error = "failed", parsed.failure
+            status, error = "failed", _on_its_target(spec, parsed.failure)
         monitor = None
         with suppress(RunFailed), _failing(run, "the samples cannot be used"):
             monitor = assemble.monitor(builder.kernels)
@@ -223,14 +224,13 @@ class Runner:
         return [Output(step.name, "", 0, phase=phase)] if step.role == "timed" else []
 
     def _failure_text(self, run: RunContext, failure: OperationError, ranks: Sequence[Rank]) -> str:
-        """Who met what error on which target, in which file: with its path, where it has one."""
-        root = run.roots[failure.rank % len(run.roots)]
-        at = f"target {run.spec.case.target}"
+        """Who met what error, in which file: with its path, where it has one."""
+        root, at = run.roots[failure.rank % len(run.roots)], ""
         if isinstance(self.access, PathAccess | PathsAccess):
             failure = replace(failure, file=f"{root}/{failure.file}")
         elif len(run.roots) > 1:
-            at = f"{at}, {root}"
-        return f"{at}: {assemble.failure_text(failure, ranks)}"
+            at = f"{root}: "
+        return f"{at}{assemble.failure_text(failure, ranks)}"
 
     def _ranks(self, run: RunContext, step: Step) -> list[Rank]:
         """Who carries the step out."""
@@ -303,9 +303,11 @@ class Runner:
         own = self.environment.backend.environment(self.access)
         argv = tuple(programs.given(own, [*map(filled, what.argv)]))
         files = {name: filled(text) for name, text in what.files.items()}
+        begun = len(run.builder.argv)
         if step.where != "mpi":
             run.builder.argv += _of_each_node(argv, self._ranks(run, step))
             answer, _ = self._command(run, step, program=replace(what, argv=argv, files=files))
+            run.builder.argv[begun:] = dict.fromkeys(each.done.argv for each in answer.outputs)
             return self._of_programs(run, step, answer.outputs)
         launcher = replace(self.session.launcher, binding=what.binding)
         extra = {"LC_ALL": "C", **launcher.proof, **what.env}
@@ -326,6 +328,7 @@ class Runner:
                 what.collect,
                 self.session.network if self._is_apart else nullcontext,
             )
+        run.builder.argv[begun:] = [done.argv]
         if ends.stalled is not None:
             raise ends.stalled
         if self.session.stop.at_once:
@@ -374,8 +377,12 @@ class Runner:
         return given
 
 
+def _on_its_target(spec: RunSpec, reason: str) -> str:
+    return f"target {spec.case.target}: {reason}"
+
+
 def _of_each_node(argv: Sequence[str], ranks: Iterable[Rank]) -> Iterable[tuple[str, ...]]:
-    """What is started, where it names the node: one for each that starts it."""
+    """What is to be started, where it names the node: one for each that starts it."""
     nodes = dict.fromkeys(str(rank.node) for rank in ranks)
     return dict.fromkeys(tuple(word.replace("{node}", node) for word in argv) for node in nodes)
 

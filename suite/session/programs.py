@@ -65,6 +65,7 @@ class Finished(Stored):
     timed_out: bool = False
     dropped: int = 0  # bytes of output that were too many to keep
     files: Mapping[str, str] = field(default_factory=dict)  # collected ones
+    argv: tuple[str, ...] = ()  # as started
 
 
 class Pipe:
@@ -127,13 +128,13 @@ def run(
     `network` is the one in which it is started.
     """
     if not any("{scratch}" in word for word in argv):
-        return _run(argv, cwd, timeout, env, stop, network)
+        return replace(_run(argv, cwd, timeout, env, stop, network), argv=tuple(argv))
     with work_folder() as folder:
         words = [word.replace("{scratch}", str(folder)) for word in argv]
         for name, text in (files or {}).items():
             (folder / name).write_text(text.replace("{scratch}", str(folder)), encoding="utf-8")
         done = _run(words, cwd, timeout, env, stop, network)
-        return _collected(done, folder, collect)
+        return replace(_collected(done, folder, collect), argv=tuple(words))
 
 
 def _collected(done: Finished, folder: Path, patterns: Sequence[str]) -> Finished:

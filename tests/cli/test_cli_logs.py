@@ -10,6 +10,7 @@ import pytest
 
 from fsmatrix.analysis.report import report
 from fsmatrix.results.files.store import Store
+from fsmatrix.results.record import Finding, Severity
 from tests.analysis import campaigns
 from tests.analysis.commands import call
 
@@ -65,6 +66,24 @@ def test_what_is_not_there_is_said(
     runs = {"PLAYER": ids(store, "player")[0], "FIO": ids(store, "fio")[0]}
     assert call(monkeypatch, "logs", "out", *(runs.get(word, word) for word in words)) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("severities", "verdict"),
+    [(("warning", "info"), "ok, doubtful (a)"), (("warning", "invalid"), "ok, invalid (b)")],
+)
+def test_the_audits_that_doubt_a_run_are_named(
+    severities: tuple[Severity, ...],
+    verdict: str,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = [Finding(audit, 1, of, "why") for audit, of in zip("ab", severities, strict=True)]
+    run = replace(store.read(store.ids()[0]), findings=tuple(found), attempt=2)
+    store.append([run])
+    assert call(monkeypatch, "show", "out", "--run", run.run_id) == 0
+    assert f"{run.run_id}: {verdict}, " in capsys.readouterr().out
 
 
 def test_command_lines_are_shown_and_stand_in_the_report(

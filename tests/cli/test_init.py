@@ -77,7 +77,7 @@ def test_what_makes_no_campaign_writes_nothing(
         ("1\na b\n$SCRATCH\n", "campaign.yaml", "fsmatrix plan campaign.yaml"),
         ("2\nbench\n\n", "campaign.yaml", "fsmatrix plan campaign.yaml"),
         ("3\nold.json\n", "", "fsmatrix import old.json -o results.h5"),
-        ("4\n", "", "4: 1, 2 or 3"),
+        ("4\n\n/a\n/b\n", "campaign.yaml", "1, 2 or 3 [1]:"),
     ],
 )
 def test_three_questions_on_a_terminal(answers: str, file: str, said: str) -> None:

@@ -148,14 +148,13 @@ def test_an_srun_without_a_configuration_is_not_called_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tool = tmp_path / "srun"
-    tool.write_text("#!/bin/sh\necho 'srun: fatal: no configuration source' >&2\nexit 1\n")
+    said = "res_nsearch error: Unknown host\nsrun: error: config: no\nsrun: fatal: no source\n"
+    tool.write_text(f"#!/bin/sh\nprintf '{said}Bye.\n' >&2\nexit 1\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     found = Srun.probe()
     assert not found.ok
-    assert found.reason == (
-        f"{tool} does not answer as srun, it says: srun: fatal: no configuration source"
-    )
+    assert found.reason == f"{tool} does not answer as srun, it says: srun: fatal: no source"
     tool.unlink()
     assert Srun.probe().reason == "no srun on PATH"
 

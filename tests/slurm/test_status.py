@@ -63,6 +63,21 @@ def test_a_stopped_job_says_its_last_line(tmp_path: Path) -> None:
     assert "left no log" in found[silent].says
 
 
+@pytest.mark.parametrize(
+    ("printed", "said"),
+    [
+        ("error: old\nerror: sv.yaml:3: a\nsv.yaml:4: b\n", "error: sv.yaml:3: a | sv.yaml:4: b"),
+        ("error: 1\n2\n3\n4\n5\n6\n", "error: 1 | 2 | 3 | 4 | 6"),
+        ("one\ntwo\n", "two"),
+        ("\n", "it printed nothing (a-1.log)"),
+    ],
+)
+def test_all_lines_of_a_jobs_last_error_are_said(tmp_path: Path, printed: str, said: str) -> None:
+    submission.folder(tmp_path).mkdir(parents=True)
+    (submission.folder(tmp_path) / "a-1.log").write_text(printed)
+    assert looking.last_words(tmp_path, "a", "1") == said
+
+
 def test_the_end_is_that_of_the_busiest_system(tmp_path: Path) -> None:
     scheduler, out = Paper(), tmp_path / "out"
     submit(scheduler, out)

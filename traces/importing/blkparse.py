@@ -65,6 +65,7 @@ class Blkparse(Importer):
             facts={
                 "issue": issue.decode(),
                 "opened_by_import": len(reading.handles),
+                "closed_without_a_call": len(reading.handles),
                 "not_completed": reading.not_completed,
             },
         )

@@ -91,6 +91,7 @@ class Darshan(Importer):
                 "modules": sorted(log.modules),
                 "partial": log.modules[log.used],
                 "opened_by_import": work.opens,
+                "closed_without_a_call": work.opens,
                 **counts,
             },
         )

@@ -38,7 +38,8 @@ def expand(path: str, follow: bool = True) -> Path:
     if match is None:
         return _absolute(_replaced(path, path), path)
     begin = "$HOME" if match[1] == "~" else match[1]
-    base = _absolute(_replaced(begin, path), path)
+    _absolute(_replaced(begin + path[len(match[1]) :], path), path)  # the whole, for its error
+    base = Path(_replaced(begin, path))
     return (base.resolve() if follow else base) / _replaced(match[2] or "", path).lstrip("/")
 
 

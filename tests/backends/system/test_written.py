@@ -33,7 +33,7 @@ def test_expansion(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_what_is_no_absolute_path_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCRATCH", "relative")
     with pytest.raises(
-        BackendError, match=r"\$SCRATCH/x: 'relative' on .* is not an absolute path"
+        BackendError, match=r"\$SCRATCH/x: 'relative/x' on .* is not an absolute path"
     ):
         expand("$SCRATCH/x")
     monkeypatch.delenv("SCRATCH")

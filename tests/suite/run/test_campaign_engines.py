@@ -79,6 +79,12 @@ def runs(out: Path) -> Iterator[Runs]:
     yield found
 
 
+def test_every_command_line_is_what_was_executed(runs: Runs) -> None:
+    for record in runs.values():
+        words = [word for argv in record.argv for word in argv]
+        assert not [word for word in words if re.search(r"\{[a-z]+\}", word)]
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("kind", ["randread", "write", "randrw"])
 def test_fio_adds_up_over_jobs_and_nodes(runs: Runs, kind: str, nodes: int) -> None:

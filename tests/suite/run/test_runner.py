@@ -156,7 +156,7 @@ def test_a_program_that_needs_a_directory_does_not_get_the_root(runner: Runner) 
     finally:
         runner.access = access
     assert record.status == "failed"
-    assert record.error == "write: the program needs a directory; the target has none"
+    assert record.error == "target here: write: the program needs a directory; the target has none"
     assert not Path("/written").exists()
 
 
@@ -188,7 +188,7 @@ def test_a_measurement_is_kept_when_its_data_cannot_be_removed(
     [
         (
             Step("n", "node", "timed", Argv(("sh", "-c", "echo why >&2; exit 3"))),
-            r"n on .*: the program ended with status 3: why",
+            r"^target here: n on .*: the program ended with status 3: why",
         ),
         (Step("n", "node", "timed", Argv(("/no/such/program",))), "No such file"),
         (

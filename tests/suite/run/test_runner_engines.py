@@ -88,6 +88,11 @@ def test_each_node_gets_its_own_words_and_its_output_is_kept(runner: Runner) -> 
         f"00-write/{host}/{name}" for host in hosts for name in ("stdout", "a.log")
     }
     assert record.texts["00-write/two/stdout"] == work.outputs[1].stdout
+    folders = [words[-1].partition("cat ")[2].partition("/job")[0] for words in record.argv]
+    assert len(set(folders)) == 2, record.argv
+    assert all(
+        words[-1].endswith(f"> {f}/a.log") for words, f in zip(record.argv, folders, strict=True)
+    )
 
 
 def test_what_the_output_tells_becomes_the_record(runner: Runner) -> None:
@@ -121,7 +126,7 @@ def test_an_output_that_cannot_be_understood_fails_the_run_and_is_kept(runner: R
 def test_exit_0_with_an_error_inside_is_a_failed_run(runner: Runner) -> None:
     parsed = Parsed("teller", "1.0", (totals("write", 1.0),), failure="job 1 met ENOSPC")
     record, _ = runner.run(job(Told(shell("write", "true"), parsed=parsed)))
-    assert (record.status, record.error) == ("failed", "job 1 met ENOSPC")
+    assert (record.status, record.error) == ("failed", "target here: job 1 met ENOSPC")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +144,7 @@ def test_one_node_that_fails_fails_the_run_and_the_others_are_kept(
     both = f"echo from {{node}}; if [ $(uname -n) = two ]; then {script}; fi"
     record, broken = runner.run(job(Told(shell("write", both))))
     assert (record.status, broken) == ("failed", None)
-    assert record.error.startswith("write on two: ")
+    assert record.error.startswith("target here: write on two: ")
     assert reason in record.error
     assert record.failure["host"] == "two"
     assert record.texts["00-write/one/stdout"] == "from 0\n"

@@ -96,6 +96,7 @@ def test_scratch_holds_files_gives_results_and_is_removed(tmp_path: Path) -> Non
     )
     job, folder = done.stdout.splitlines()
     assert job == f"log={folder}/x"
+    assert done.argv[-1].endswith(f"echo {folder}")
     assert done.files == {"out.1.log": "more\n"}
     assert not Path(folder).exists()
     assert os.listdir(tmp_path) == []

@@ -63,7 +63,12 @@ def test_operations_go_from_the_driver_to_their_completion(tmp_path: Path) -> No
         "discard": 1,
         "neither read nor write": 1,
     }
-    assert trace.header.facts == {"issue": "D", "opened_by_import": 1, "not_completed": 1}
+    assert trace.header.facts == {
+        "issue": "D",
+        "opened_by_import": 1,
+        "closed_without_a_call": 1,
+        "not_completed": 1,
+    }
 
 
 def test_a_text_without_driver_begins_when_queued(tmp_path: Path) -> None:

@@ -38,6 +38,23 @@ def test_what_was_imported_and_what_was_not(tmp_path: Path, log: Path) -> None:
     assert answer["unseen"] == {"trim": 1}
 
 
+def test_what_is_guessed_is_printed(tmp_path: Path) -> None:
+    lines = [
+        'execve("/bin/sh", ["sh"], 0x1 /* 9 vars */) = 0',
+        'openat(AT_FDCWD, "/r/log", O_WRONLY|O_CREAT|O_APPEND, 0666) = 3',
+        'write(3, ""..., 10) = 10',
+        'write(4</r/old>, ""..., 10) = 10',
+        'truncate("/r/old", 5) = 0',
+        "+++ exited with 0 +++",
+    ]
+    text, trace = tmp_path / "a.strace", tmp_path / "t.h5"
+    text.write_text("".join(f"1 {line}\n" for line in lines), encoding="ascii")
+    guesses = "Guessed: offsets of 1 append; 2 opens and 3 closes that were not traced."
+    done = fsmatrix("trace", "import", text, "--root", "/r", "-o", trace)
+    assert guesses in done.stdout.splitlines(), done.stderr
+    assert guesses in fsmatrix("trace", "info", trace).stdout.splitlines()
+
+
 def test_bad_input_is_status_2_with_file_and_line(tmp_path: Path, log: Path) -> None:
     log.write_text(LOG + "1 /d/a close\n", encoding="ascii")
     done = fsmatrix("trace", "import", log, "-o", tmp_path / "t.h5")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.player.ops import Kind
+from fsmatrix.results.evidence.trace import gaps
 from fsmatrix.traces.importing import darshan
 from fsmatrix.traces.importing.darshan import MAGIC
 from fsmatrix.traces.model import NOT_CAPTURED, UNKNOWN, TraceError
@@ -75,6 +76,7 @@ def test_segments_of_all_ranks_in_the_order_of_their_starts(tmp_path: Path) -> N
     assert trace.threads == [[0, 0, 0], [1, 0, 1]]
     facts = trace.header.facts
     assert (facts["module"], facts["opened_by_import"]) == ("DXT_POSIX", 3)
+    assert gaps(facts) == ["Guessed: 3 opens and 3 closes that were not traced."]
 
 
 def test_mpiio_only_where_there_is_no_posix(tmp_path: Path) -> None:
