@@ -372,6 +372,9 @@ def test_a_replicated_pool_holds_less_than_it_has() -> None:
     assert (told["failure_domain"], told["checksums"]) == ("rank", "crc64 end to end")
     told = daos.of_container({"properties": {"rd_lvl": "node (2)"}}, "RP_2G1").facts
     assert told["failure_domain"] == "host"
+    made = {"container": {"chunk_size": 1 << 20}}
+    chunks = [daos.of_container(of, "RP_2G1", 4096).facts["chunk_size"] for of in (made, {})]
+    assert chunks == [1 << 20, 4096]  # the container's own, before what was asked for
 
 
 def test_engines_elsewhere_take_nothing_of_the_clients_cores() -> None:

@@ -134,6 +134,23 @@ def test_failed_runs_are_named_with_their_reasons(
     assert all(part.part.key in "\n".join(lines) for part in found.parts), "no name is cut"
 
 
+def test_times_are_the_medians_of_runs_from_all_over_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 12 runs every third is looked at, not only the first."""
+    from fsmatrix.slurm.submission import timing
+
+    seen: list[Path] = []
+    monkeypatch.setattr(timing, "LOOKED_AT", 4)
+    monkeypatch.setattr(timing, "read_duration", lambda path: seen.append(path))
+    store = type("Stored", (), {"files": lambda _: [Path(f"{i:02d}-r0-a1") for i in range(12)]})()
+    cases = [
+        type("Planned", (), {"case": type("C", (), {"case_id": f"{i:02d}"})}) for i in range(12)
+    ]
+    assert timing.speeds(store, type("Plan", (), {"cases": cases})()) == {}
+    assert [path.name[:2] for path in seen] == ["00", "03", "06", "09"]
+
+
 def test_times_are_learned_from_finished_runs(tmp_path: Path) -> None:
     from fsmatrix.slurm.submission.timing import speeds
 

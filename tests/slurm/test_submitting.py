@@ -264,3 +264,7 @@ def test_damaged_submissions_are_named(tmp_path: Path) -> None:
         submission.read(out)
     part = divide(planned(), 1)[0]
     assert left(part, set(part.runs)).runs == ()
+    some = left(part, set(part.runs[:1]))
+    assert some.seconds == pytest.approx(part.seconds * len(some.runs) / len(part.runs))
+    nothing = left(part, set(part.runs))
+    assert left(nothing, set()).seconds == nothing.seconds == 0.0
