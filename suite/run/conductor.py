@@ -28,6 +28,7 @@ from fsmatrix.results.evidence.values import Level
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.results.record import Finding, RunRecord
+from fsmatrix.results.units import plural
 from fsmatrix.suite.cases.testbeds import PlannedTestbed, down_all
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.run import fullness, provenance
@@ -352,7 +353,7 @@ class Conductor:
         if self.stop.is_coming(self.settings.in_job):
             raise Interrupted
         target = todo[0].case.target
-        text = f"{len(todo)} runs of {target}: {reason}"
+        text = f"{plural(len(todo), 'run')} of {target}: {reason}"
         again = (target, reason) in self._given_up
         self._given_up.add((target, reason))
         self.tell(Event("given_up", text, Facts(target=target, runs=len(todo), again=again)))
