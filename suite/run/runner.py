@@ -48,6 +48,7 @@ from fsmatrix.suite.session.wire import Arrays
 from fsmatrix.suite.workloads.base import Argv, Function, Output, Step
 
 CONTENT_STEP = 0x9E3779B97F4A7C15  # between the content seeds of two overwrite generations
+MOST_COMMANDS = 16  # of one step that are kept each as it was executed
 
 
 class Runner:
@@ -307,7 +308,9 @@ class Runner:
         if step.where != "mpi":
             run.builder.argv += _of_each_node(argv, self._ranks(run, step))
             answer, _ = self._command(run, step, program=replace(what, argv=argv, files=files))
-            run.builder.argv[begun:] = dict.fromkeys(each.done.argv for each in answer.outputs)
+            started = dict.fromkeys(each.done.argv for each in answer.outputs)
+            if len(started) <= MOST_COMMANDS:  # of a thousand ranks their pattern tells as much
+                run.builder.argv[begun:] = started
             return self._of_programs(run, step, answer.outputs)
         launcher = replace(self.session.launcher, binding=what.binding)
         extra = {"LC_ALL": "C", **launcher.proof, **what.env}
