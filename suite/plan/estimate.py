@@ -190,3 +190,19 @@ def warnings(settings: Settings, impossible: int, tests: int) -> Iterator[str]:
 
 def _size(size: int) -> str:
     return f"{format_size(size, 1)} ({size} bytes)" if size >= 1024 else f"{size} bytes"
+
+
+def past_deadline(settings: Settings, plan: Groups) -> Iterator[str]:
+    """Entries whose runs may work for longer than they may take: a sentence for each."""
+    limit = settings.campaign.limits.time_per_run
+    longest: dict[str, float] = {}
+    for planned in itertools.chain(*plan.values()):
+        seconds = footprint(planned).seconds or 0.0
+        longest[planned.entry] = max(longest.get(planned.entry, 0.0), seconds)
+    for entry, seconds in longest.items():
+        if seconds >= limit:
+            yield (
+                f"workloads.{entry}: its runs may work for {format_duration(seconds)}, and "
+                f"limits.time_per_run ends each after {format_duration(limit)}: allow more, or "
+                "give them less time"
+            )

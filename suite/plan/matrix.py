@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,7 +109,6 @@ class Judge:
         yield from self._level(planned, target)
         yield from _access(entry, target)
         yield from _states(planned, target)
-        yield from self._deadline(footprint)
         if entry.engine == "player":
             yield from _driver(entry, target, footprint, self.registries.drivers)
             yield from self._player(target)
@@ -121,15 +119,6 @@ class Judge:
             refusal = planned.work.refusal(planned.case)
             if refusal:
                 yield refusal
-
-    def _deadline(self, footprint: Footprint) -> Iterator[str]:
-        """A run of a fixed time that its deadline would end."""
-        limit, seconds = self.settings.campaign.limits.time_per_run, footprint.seconds
-        if seconds is not None and seconds >= limit:
-            yield (
-                f"a run works for {seconds:g} s, and limits.time_per_run ends it after {limit:g} "
-                f"s: allow more, such as {2 * math.ceil(seconds):g}s, or give it less time"
-            )
 
     def _level(self, planned: Planned, target: TargetMember) -> Iterator[str]:
         """A level that cannot be made; what is true of a level is asked once."""

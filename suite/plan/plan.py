@@ -26,6 +26,7 @@ from fsmatrix.suite.plan.estimate import (
     comparisons,
     estimate,
     exceeded,
+    past_deadline,
     warnings,
 )
 from fsmatrix.suite.plan.foreseen import cautions
@@ -187,6 +188,7 @@ def build_plan(
         warnings=(
             *map(str, choice.left_out),
             *warnings(settings, len(judged.impossible), tests),
+            *past_deadline(settings, grouped),
             *(f"{', '.join(names)}: {text}" for text, names in agreements.items()),
             *(_overwritten(active, cost.space) if here else ()),
             *(cautions(running, out or Path.cwd()) if here else ()),
