@@ -32,7 +32,7 @@ from fsmatrix.slurm.testbed.testbed import (
     status,
     up,
 )
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 ONE = SlurmTestbedOptions(nodes=1)
 
@@ -173,9 +173,10 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 @pytest.mark.root
 def test_a_bed_has_nodes_with_names_of_their_own(plain: SlurmTestbed) -> None:
+    idle = dict.fromkeys(plain.nodes, "idle")
+    until(lambda: status(plain.directory)["nodes"] == idle)  # a job of another test may be ending
     found = status(plain.directory)
     assert (found["state"], found["health"]) == ("up", [])
-    assert found["nodes"] == dict.fromkeys(plain.nodes, "idle")
     assert {one["role"] for one in found["daemons"]} == {
         "munged",
         "slurmctld",

@@ -78,8 +78,9 @@ def test_moments_are_those_of_the_monotonic_clock(implementation: str, tmp_path:
     slack = 100_000 + (after - before) // 1000  # the rate is known to far better than 1/1000
     assert before - slack <= result.first_ns < result.last_ns <= after + slack
     busy = int(result.total_ns.sum())
+    # the overhead is sampled: a delay inside a sample counts many times
     assert abs(result.last_ns - result.first_ns - busy - result.overhead_ns) <= max(
-        busy // 2, 2 * slack
+        (after - before) // 2, 2 * slack
     )
     kinds = [Kind.CREATE, Kind.STAT]
     assert (result.min_ns[kinds] <= result.max_ns[kinds]).all()
