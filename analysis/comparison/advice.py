@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fsmatrix.analysis.comparison.extension import Extension, extension
 from fsmatrix.analysis.data.roles import pattern_of
 from fsmatrix.analysis.stats import words
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.testing import tests
 from fsmatrix.analysis.stats.testing.verdict import Verdict
 from fsmatrix.results.units import plural
@@ -16,13 +17,15 @@ if TYPE_CHECKING:
     from fsmatrix.analysis.comparison.compared import Compared, ComparedSides
 
 
-OPEN = ("too few", "single")  # kinds of a cell that more blocks may decide
-
-
 def extension_of(sides: Sequence[ComparedSides]) -> Extension:
     """How many blocks would decide the open cells of comparisons that were made together."""
     first = sides[0]
-    open_ = [(side, cell) for side in sides for cell in side.cells if cell.kind in OPEN]
+    open_ = [
+        (side, cell)
+        for side in sides
+        for cell in side.cells
+        if cell.verdict.certainty is Certainty.UNDECIDED
+    ]
     cells = [cell.verdict for _, cell in open_]
     return extension(
         first.record,

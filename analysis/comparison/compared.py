@@ -98,6 +98,12 @@ class Compared:
         )
 
 
+def mean_ratio(cells: Sequence[Compared]) -> float:
+    """The geometric mean of their ratios; NaN without any."""
+    logs = [math.log(cell.ratio.ratio) for cell in cells if cell.ratio.ratio > 0]
+    return math.exp(float(np.mean(logs))) if logs else math.nan
+
+
 @dataclass(frozen=True)
 class ComparedSides:
     """Side a against side b in one metric, in numbers and verdicts; ratios are a / b."""
@@ -167,8 +173,7 @@ class ComparedSides:
     @property
     def mean_ratio(self) -> float:
         """The geometric mean of the cells' ratios; NaN without any."""
-        logs = [math.log(cell.ratio.ratio) for cell in self.cells if cell.ratio.ratio > 0]
-        return math.exp(float(np.mean(logs))) if logs else math.nan
+        return mean_ratio(self.cells)
 
     @property
     def level(self) -> float:

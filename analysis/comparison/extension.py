@@ -145,10 +145,14 @@ class Extension:
 
         `reach`, if it at most doubles what is there, or is likely to prove half of what is open.
         """
-        blocks = self.reach
-        proven = sum(n <= blocks for n in self.needed)
-        worth = self.too_few or blocks <= 2 * self.have or 2 * proven >= self.cells
-        return blocks if worth else 0
+        little = self.reach <= 2 * self.have
+        worth = self.too_few or little or 2 * self.proven >= self.cells
+        return self.reach if worth else 0
+
+    @property
+    def proven(self) -> int:
+        """Open cells that `reach` blocks are likely to prove."""
+        return sum(n <= self.reach for n in self.needed)
 
     @property
     def reach(self) -> int:
@@ -195,10 +199,9 @@ class Extension:
             return "Finish the campaign first"
         cells = plural(self.cells, "open comparison")
         if not self.target and self.reach:
-            count = sum(n <= self.reach for n in self.needed)
             return (
                 f"More blocks are hardly worth it: {self.reach} in all would be likely to prove "
-                f"{count} of the {cells}{self._proves}"
+                f"{self.proven} of the {cells}{self._proves}"
             )
         if not self.target:
             return (
@@ -208,8 +211,7 @@ class Extension:
         start = f"Add {plural(self.target - self.have, 'block')} ({self.target} in all), "
         if self.too_few:
             return f"{start}the fewest that can prove anything"
-        count = sum(n <= self.target for n in self.needed)
-        what = "the open comparison" if self.cells == 1 else f"{count} of the {cells}"
+        what = "the open comparison" if self.cells == 1 else f"{self.proven} of the {cells}"
         what += self._proves
         far = self.cells - sum(n <= FOLD * self.have for n in self.needed)
         rest = f"; {far} would take more than {FOLD * self.have}" if far else ""

@@ -5,18 +5,18 @@ Each pair is seen from the side that is ahead over all its cells; of times, less
 
 from __future__ import annotations
 
-import math
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fsmatrix.analysis.comparison.compared import Compared, ComparedSides
+from fsmatrix.analysis.comparison.compared import Compared, ComparedSides, mean_ratio
+from fsmatrix.analysis.comparison.words import how_sure
 from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.data.factors import several
 from fsmatrix.analysis.data.roles import pattern_of
 from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.certainty import Certainty
-from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.testing.verdict import CERTAINTY
 from fsmatrix.analysis.units import labelled
 from fsmatrix.results.units import plural
@@ -79,6 +79,7 @@ class Seen:
         """Cells in which the other side is."""
         return Seen(self.of, self.behind, self.front).ahead(cells)
 
+    @functools.cached_property
     def rows(self) -> dict[str, Entry]:
         """Patterns in the order of the cells, then all cells together."""
         of, groups = self.of, defaultdict(list)
@@ -95,7 +96,7 @@ class Seen:
             elif len(cells) == 1:
                 sure, ratio = cells[0].verdict.certainty, cells[0].ratio.ratio
             else:  # tested without blocks: the cells alone are
-                sure, ratio = Certainty.UNDECIDED, _mean(cells)
+                sure, ratio = Certainty.UNDECIDED, mean_ratio(cells)
             rows[name] = self._entry(cells, sure, ratio)
         whole = of.mean.mean.ratio if of.mean else of.mean_ratio
         return rows | {ALL: self._entry(of.cells, CERTAINTY[of.mean_kind], whole)}
@@ -105,60 +106,56 @@ class Seen:
         return Entry(self.turned(ratio), sure, ahead, against, len(cells))
 
 
-def ranked(pairs: Sequence[ComparedSides]) -> list[ComparedSides]:
+def ranked(pairs: Sequence[Seen]) -> list[Seen]:
     """Those first whose side in front is so in most pairs."""
-    seen = [Seen.pair(pair) for pair in pairs]
-    wins = Counter(one.front for one in seen)
-    return [one.of for one in sorted(seen, key=lambda one: (-wins[one.front], -wins[one.behind]))]
+    wins = Counter(one.front for one in pairs)
+    return sorted(pairs, key=lambda one: (-wins[one.front], -wins[one.behind]))
 
 
-def overview(pairs: Sequence[ComparedSides]) -> tuple[list[str], list[list[str]]]:
+def overview(pairs: Sequence[Seen]) -> tuple[list[str], list[list[str]]]:
     """(headings, rows): a column for each pair, a row for each pattern and one for all cells."""
-    seen = [Seen.pair(pair) for pair in pairs]
-    columns = [one.rows() for one in seen]
+    columns = [one.rows for one in pairs]
     names = list(dict.fromkeys(name for rows in columns for name in rows if name != ALL))
     rows = [
         [name, *(rows[name].says if name in rows else "" for rows in columns)]
         for name in (*names, ALL)
     ]
-    return ["", *(f"{one.front} over {one.behind}" for one in seen)], rows
+    return ["", *(f"{one.front} over {one.behind}" for one in pairs)], rows
 
 
-def legend(pairs: Sequence[ComparedSides]) -> str:
+def legend(pairs: Sequence[Seen]) -> str:
     """What the signs of an overview mean."""
-    marks = {entry.certainty for pair in pairs for entry in Seen.pair(pair).rows().values()}
-    x = f"{100 * pairs[0].tolerance:.3g} %"
+    marks = {entry.certainty for pair in pairs for entry in pair.rows.values()}
+    x = f"{100 * pairs[0].of.tolerance:.3g} %"
     shown = [f"{sure.mark} {text.format(x=x)}" for sure, text in SAID.items() if sure in marks]
     return (
         f"{', '.join(shown)}: of a row's cells together; 2 of 4: its single cells that are proven"
     )
 
 
-def answer(pairs: Sequence[ComparedSides]) -> str:
+def answer(pairs: Sequence[Seen]) -> str:
     """Who is the fastest over all cells together, by how much, how sure."""
-    seen = [Seen.pair(pair) for pair in pairs]
-    start = f"{pairs[0].title}, all cells together: "
-    proven = [one for one in seen if CERTAINTY[one.of.mean_kind] is Certainty.PROVEN]
-    names = list(dict.fromkeys(name for one in seen for name in (one.front, one.behind)))
+    start = f"{pairs[0].of.title}, all cells together: "
+    proven = [one for one in pairs if CERTAINTY[one.of.mean_kind] is Certainty.PROVEN]
+    names = list(dict.fromkeys(name for one in pairs for name in (one.front, one.behind)))
     best = [name for name in names if sum(one.front == name for one in proven) == len(names) - 1]
     if best and len(names) > 1:
         by = [_lead(one) for one in proven if one.front == best[0]]
         return f"{start}{best[0]} is {listed(by)}, proven."
-    if len(seen) == 1:
-        (one,) = seen
-        return f"{start}{one.front} is {_lead(one)}; {_how_sure(one.of)}."
+    if len(pairs) == 1:
+        (one,) = pairs
+        return f"{start}{one.front} is {_lead(one)}; {how_sure(one.of)}."
     parts = [f"{one.front} is {_lead(one)}" for one in proven]
     more = f"; proven: {listed(parts)}" if parts else ""
     return f"{start}no one is proven to be ahead of all others{more}."
 
 
-def counted(pairs: Sequence[ComparedSides]) -> str:
+def counted(pairs: Sequence[Seen]) -> str:
     """How many cells are proven, and which of them point the other way than all together."""
-    seen = [Seen.pair(pair) for pair in pairs]
-    cells = sum(len(one.of.cells) for one in seen)
-    ahead = sum(len(one.ahead(one.of.cells)) for one in seen)
-    against = [(one, cell) for one in seen for cell in one.against(one.of.cells)]
-    what = plural(cells, "cell" if len(seen) == 1 else "comparison")
+    cells = sum(len(one.of.cells) for one in pairs)
+    ahead = sum(len(one.ahead(one.of.cells)) for one in pairs)
+    against = [(one, cell) for one in pairs for cell in one.against(one.of.cells)]
+    what = plural(cells, "cell" if len(pairs) == 1 else "comparison")
     sentence = f"{ahead + len(against)} of {what} proven"
     if not against:
         return f"{sentence}, none of them the other way." if ahead else f"{sentence}."
@@ -177,17 +174,3 @@ def _lead(one: Seen) -> str:
     ratio = one.turned(mean.mean.ratio if mean else one.of.mean_ratio)
     by = words.lead(ratio if better else 1 / ratio, better, one.behind)
     return f"{by}{words.how_often(mean.mean)}" if mean else by
-
-
-def _how_sure(of: ComparedSides) -> str:
-    if of.mean is None:
-        return f"how sure that is cannot be said: {of.mean_missing}"
-    mean: Ratio = of.mean.mean
-    return {
-        "too few": words.not_proven(mean, "all cells together"),
-        "no difference": of.word("no difference"),
-    }.get(of.mean_kind, Certainty.PROVEN.value)
-
-
-def _mean(cells: Sequence[Compared]) -> float:
-    return math.exp(sum(math.log(cell.ratio.ratio) for cell in cells) / len(cells))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.comparison.compared import SINGLE
 from fsmatrix.analysis.stats import words
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.units import brief, factor_title
 from fsmatrix.results.units import plural
 
@@ -74,20 +75,23 @@ def mean(of: ComparedSides) -> str:
     better = of.metric.more_is_better
     if of.mean is None:
         by = words.lead(of.mean_ratio, better, of.b)
-        return (
-            f"{start} {by} (ratio {brief(of.mean_ratio, 4)}); how sure that is cannot be said: "
-            f"{of.mean_missing}."
-        )
+        return f"{start} {by} (ratio {brief(of.mean_ratio, 4)}); {how_sure(of)}."
     ratio = of.mean.mean
-    verdict = {
-        "too few": words.not_proven(ratio, "all cells together"),
-        "no difference": of.word("no difference"),
-    }.get(of.mean_kind, "proven")
-    sentence = f"{start} {words.whole(ratio, better, of.b)}; {verdict}."
+    sentence = f"{start} {words.whole(ratio, better, of.b)}; {how_sure(of)}."
     if of.mean.left_out:
         noun = words.unit(ratio).removesuffix("s")
         sentence += f" Left out: {plural(of.mean.left_out, noun)} without all cells."
     return sentence
+
+
+def how_sure(of: ComparedSides) -> str:
+    """How sure the geometric mean over all cells is, or why that cannot be said."""
+    if of.mean is None:
+        return f"how sure that is cannot be said: {of.mean_missing}"
+    return {
+        "too few": words.not_proven(of.mean.mean, "all cells together"),
+        "no difference": of.word("no difference"),
+    }.get(of.mean_kind, Certainty.PROVEN.value)
 
 
 def extremes(of: ComparedSides) -> list[str]:

@@ -9,9 +9,10 @@ from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.lessons.limits import least_attachments
 from fsmatrix.analysis.lessons.overall import TOGETHER
-from fsmatrix.analysis.lessons.words import Bound, Lesson, cell_metric, plural
+from fsmatrix.analysis.lessons.words import Bound, Lesson, cell_metric
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.units import METRICS, factor_title, work_kind
+from fsmatrix.results.units import plural
 
 MOST_PATTERNS = 6
 MOST_SIZES = 3

@@ -21,13 +21,12 @@ from fsmatrix.analysis.comparison.words import ahead
 from fsmatrix.analysis.data.factors import several
 from fsmatrix.analysis.data.roles import ROLES, Key, pattern_of
 from fsmatrix.analysis.lessons.overall import overall
-from fsmatrix.analysis.lessons.words import Lesson, few, names, plural, times, unanswerable
+from fsmatrix.analysis.lessons.words import Lesson, names, times, unanswerable
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
-from fsmatrix.analysis.stats.words import inverted, unit
+from fsmatrix.analysis.stats.words import few, inverted, unit
 from fsmatrix.analysis.units import OWN, labelled
-
-OPEN = ("too few", "single", "no data")  # verdicts that tell nothing
+from fsmatrix.results.units import plural
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class PairwiseResult:
     @property
     def undecided(self) -> list[Compared]:
         """Cells that tell nothing."""
-        return [cell for cell in self.cells if cell.kind in OPEN]
+        return [cell for cell in self.cells if not cell.verdict.certainty.settled]
 
     def other(self, name: str) -> str:
         """The rival."""

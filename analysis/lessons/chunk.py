@@ -17,7 +17,6 @@ from fsmatrix.analysis.lessons.words import (
     Lesson,
     attachments,
     doubts_of,
-    few,
     measured,
     names,
     share_of,
@@ -28,6 +27,7 @@ from fsmatrix.analysis.lessons.words import (
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.estimates.medians import Median
+from fsmatrix.analysis.stats.words import few
 from fsmatrix.analysis.units import METRICS
 
 

@@ -19,12 +19,13 @@ from fsmatrix.analysis.data.matrices import references
 from fsmatrix.analysis.data.study import Study, Values
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.data.unmeasured import why_no_value
-from fsmatrix.analysis.lessons.words import Bound, cell_metric, constant, names, plural
+from fsmatrix.analysis.lessons.words import Bound, cell_metric, constant, names
 from fsmatrix.analysis.questions.bottleneck import usage
 from fsmatrix.analysis.questions.findings import finding_groups
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.stats.words import IMPORTED
 from fsmatrix.analysis.units import Level, factor_title
+from fsmatrix.results.units import plural
 
 CACHES = ("cold", "warm", "bypass")
 GROWTH = {

@@ -13,21 +13,15 @@ from dataclasses import dataclass
 import xarray as xr
 
 from fsmatrix.analysis.data.study import Study, Values
-from fsmatrix.analysis.lessons.words import (
-    Lesson,
-    attachments,
-    doubts_of,
-    few,
-    measured,
-    plural,
-    unanswerable,
-)
+from fsmatrix.analysis.lessons.words import Lesson, attachments, doubts_of, measured, unanswerable
 from fsmatrix.analysis.questions.scalability import scalability as scaling
 from fsmatrix.analysis.questions.scalability.laws import FEWEST_LEVELS
 from fsmatrix.analysis.questions.scalability.series import NodeSeries
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
+from fsmatrix.analysis.stats.words import few
 from fsmatrix.analysis.units import METRICS, Level
+from fsmatrix.results.units import plural
 
 NODES = scaling.NODES
 MOST_NODES = 10_000  # beyond, a law is no plan

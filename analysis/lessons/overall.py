@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fsmatrix.analysis.comparison.result import Comparison
-from fsmatrix.analysis.lessons.words import Lesson, plural
+from fsmatrix.analysis.lessons.words import Lesson
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.testing.tests import correct
 from fsmatrix.analysis.stats.testing.verdict import Kind, judge
 from fsmatrix.analysis.stats.words import inverted, not_proven, whole
+from fsmatrix.results.units import plural
 
 TOGETHER = "all cells together"
 

@@ -8,18 +8,12 @@ from collections.abc import Mapping, Sequence
 import xarray as xr
 
 from fsmatrix.analysis.data.study import Study, Values
-from fsmatrix.analysis.lessons.words import (
-    Lesson,
-    attachments,
-    doubts_of,
-    few,
-    measured,
-    unanswerable,
-)
+from fsmatrix.analysis.lessons.words import Lesson, attachments, doubts_of, measured, unanswerable
 from fsmatrix.analysis.questions.bottleneck import bottleneck as bottlenecks
 from fsmatrix.analysis.questions.bottleneck.result import Bottleneck, GrowthStep, GrowthVerdict
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
+from fsmatrix.analysis.stats.words import few
 from fsmatrix.analysis.units import METRICS, Level, brief
 
 RATE = METRICS["bandwidth"]

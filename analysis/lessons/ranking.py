@@ -13,16 +13,11 @@ from collections.abc import Sequence
 
 from fsmatrix.analysis.data.roles import ROLES, Key, pattern_of
 from fsmatrix.analysis.data.study import Study, Values
-from fsmatrix.analysis.lessons.words import (
-    Lesson,
-    cell_metric,
-    measured,
-    names,
-    plural,
-)
+from fsmatrix.analysis.lessons.words import Lesson, cell_metric, measured, names
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
 from fsmatrix.analysis.units import factor_title, labelled, metric_of
+from fsmatrix.results.units import plural
 
 MOST_SHOWN = 5  # targets of a ranking in its sentence; all of them are in its cells
 NOTHING = of_independent([])

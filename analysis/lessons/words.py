@@ -18,10 +18,9 @@ from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median
 from fsmatrix.analysis.stats.testing.verdict import more
-from fsmatrix.analysis.stats.words import few as few
+from fsmatrix.analysis.stats.words import few
 from fsmatrix.analysis.units import METRICS, SHORT_TITLES, UNITS, Level, Metric, brief, own_metric
-from fsmatrix.results.units import UnitError, parse_duration
-from fsmatrix.results.units import plural as plural
+from fsmatrix.results.units import UnitError, parse_duration, plural
 
 Question = Literal["backend", "chunk", "processes", "nodes"]
 TITLES: dict[Question, str] = {

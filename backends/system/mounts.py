@@ -15,7 +15,6 @@ from fsmatrix.backends.system import libc
 
 MOUNTINFO = Path("/proc/self/mountinfo")
 INIT_MOUNTINFO = Path("/proc/1/mountinfo")
-MEMORY_TYPES = ("tmpfs", "ramfs", "devtmpfs")  # file systems without storage
 # f_type of statfs(2), where nothing else tells: statfs(2), linux/magic.h
 TYPES = {
     0xEF53: "ext4",

@@ -58,11 +58,12 @@ def show(results: Sequence[Comparison], cells: bool) -> None:
     already: set[str] = set()
     signs: set[str] = set()
     cells = cells or sum(len(comparison.cells) for comparison in results) <= FEW
-    if not cells:
+    if cells:
+        for comparison in results:
+            signs |= _print(comparison, already)
+            terminal.echo("")
+    else:
         _print_overview(results)
-    for comparison in results if cells else ():
-        signs |= _print(comparison, already)
-        terminal.echo("")
     judged = [comparison for comparison in results if not comparison.one_machine]
     lines = [extension_of(judged).says] if judged else []
     if cells:
@@ -78,22 +79,22 @@ def _print_overview(results: Sequence[Comparison]) -> None:
     """For each metric the answer, a row for each pattern, what stands beside them once."""
     from fsmatrix.analysis.comparison import overview
 
-    for title in dict.fromkeys(comparison.title for comparison in results):
-        group = [c for c in results if c.title == title and c.judged]
-        if group:
-            analyse.print_lines([overview.answer(group)])
-        shown = overview.ranked(group)[:MOST_PAIRS]
+    groups: dict[str, list[overview.Seen]] = {}
+    for comparison in results:
+        if comparison.judged:
+            groups.setdefault(comparison.title, []).append(overview.Seen.pair(comparison))
+    for pairs in groups.values():
+        analyse.print_lines([overview.answer(pairs)])
+        shown = overview.ranked(pairs)[:MOST_PAIRS]
         for start in range(0, len(shown), PAIRS):
             analyse.grid(*overview.overview(shown[start : start + PAIRS]), 1)
-        if len(group) > len(shown):
-            more = len(group) - len(shown)
+        if more := len(pairs) - len(shown):
             analyse.print_lines([f"And {more} more pairs: name some with --levels A,B."])
-        if group:
-            analyse.print_lines([overview.counted(group)])
+        analyse.print_lines([overview.counted(pairs)])
     analyse.print_lines(list(dict.fromkeys(line for c in results for line in c.beside)))
     terminal.echo("")
-    if judged := [comparison for comparison in results if comparison.judged]:
-        analyse.print_lines([overview.legend(judged)])
+    if groups:
+        analyse.print_lines([overview.legend([one for pairs in groups.values() for one in pairs])])
 
 
 def _print(comparison: Comparison, already: set[str]) -> set[str]:

@@ -22,14 +22,13 @@ from fsmatrix.results.audits.base import (
     window,
 )
 from fsmatrix.results.audits.engines import notes
-from fsmatrix.results.evidence.deployment import DURABLE
+from fsmatrix.results.evidence.deployment import DURABLE, MEMORY_TYPES
 from fsmatrix.results.evidence.evidence import Limits
 from fsmatrix.results.evidence.values import JsonObject, inside
 from fsmatrix.results.record import Phase, RunRecord
 
 UNCACHED = frozenset({"cold", "bypass"})
 AGAIN = "give each job more data, or a shorter time, so that it goes over its files once"
-IN_MEMORY = {"tmpfs", "ramfs", "devtmpfs"}  # file systems without storage
 WRITTEN_SHARE = REACHED_SHARE
 # limits come from data sheets or from other measurements; more than a twentieth above is
 # no error of either
@@ -163,7 +162,7 @@ def memory_reference(record: RunRecord) -> Iterator[Remark]:
 def _images_in_memory(record: RunRecord) -> list[str]:
     """Types of the file systems in memory that hold images below the target."""
     types = {str(inside(device, "loop").get("filesystem")) for device in _devices(record)}
-    return sorted(types & IN_MEMORY)
+    return sorted(types.intersection(MEMORY_TYPES))
 
 
 def _devices(record: RunRecord) -> list[JsonObject]:

@@ -27,6 +27,7 @@ TCP, RDMA = "TCP", "RDMA"
 SHARED, POLLED = "shared", "shared, and the servers poll"  # the cores of clients
 # FILE: on a file system of the server's, as on test beds
 HDD, SSD, NVME, PMEM, RAM, FILE = "HDD", "SSD", "NVMe SSD", "PMem", "RAM", "file"
+MEMORY_TYPES = ("tmpfs", "ramfs", "devtmpfs")  # file systems without storage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,9 +21,8 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import LEFT_ALONE, Journal, undo_pending
 from fsmatrix.backends.journal.proof import Named
 from fsmatrix.backends.system import workfolder
-from fsmatrix.backends.system.mounts import MEMORY_TYPES
 from fsmatrix.results.case import Geometry
-from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.deployment import MEMORY_TYPES, Deployment
 from fsmatrix.results.evidence.values import Level
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.store import Store, StoreError

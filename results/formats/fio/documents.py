@@ -48,9 +48,6 @@ def documents(text: str, source: str) -> list[Document]:
     """All documents of a text, at least one; ParseError if there is none, or nothing whole."""
     if whole := _undamaged(text):
         return [_whole(data, line, (), source) for data, line in whole]
-    whole_object, rest = _decoded_with_rest(text.lstrip("\ufeff \t\r\n"))
-    if whole_object is not None and not rest.strip():
-        return [_whole(whole_object, 1, (), source)]
     parsed, lost = [], list[ParseError]()
     for part, line in _parts(text):
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+import xarray as xr
 
 from fsmatrix.analysis.comparison import overview
 from fsmatrix.analysis.comparison.compare import comparisons
@@ -12,8 +13,12 @@ from fsmatrix.analysis.stats.certainty import Certainty
 from tests.analysis.comparison.compared_campaigns import made
 
 
+def seen(ds: xr.Dataset) -> list[overview.Seen]:
+    return [overview.Seen.pair(pair) for pair in comparisons(ds)]
+
+
 def test_the_best_is_named_with_its_lead_over_each_other() -> None:
-    pairs = comparisons(made({"a": 1.0, "b": 2.0, "c": 0.5}, blocks=8, seed=2))
+    pairs = seen(made({"a": 1.0, "b": 2.0, "c": 0.5}, blocks=8, seed=2))
     assert overview.answer(pairs).startswith(
         "Bandwidth, all cells together: b is 2 times as fast as a in all 8 blocks; 4.0"
     )
@@ -26,8 +31,8 @@ def test_the_best_is_named_with_its_lead_over_each_other() -> None:
 
 
 def test_pairs_of_the_side_that_is_ahead_most_often_come_first() -> None:
-    pairs = comparisons(made({"a": 1.0, "b": 4.0, "c": 2.0, "d": 0.5}, blocks=6, seed=2))
-    fronts = [overview.Seen.pair(pair).front for pair in overview.ranked(pairs)]
+    pairs = seen(made({"a": 1.0, "b": 4.0, "c": 2.0, "d": 0.5}, blocks=6, seed=2))
+    fronts = [pair.front for pair in overview.ranked(pairs)]
     assert fronts == ["b", "b", "b", "c", "c", "a"]
 
 
@@ -37,26 +42,27 @@ def test_cells_of_the_other_side_are_counted_and_named() -> None:
     turned = (ds["target"] == "b") & (ds["pattern"] == "rand-read")
     ds["bandwidth"] = ds["bandwidth"].where(~turned, ds["bandwidth"] * 3)
     (pair,) = comparisons(ds, "bandwidth")
-    rows = overview.Seen.pair(pair).rows()
+    one = overview.Seen.pair(pair)
+    rows = one.rows
     entry, whole = rows["rand-read"], rows[overview.ALL]
     assert (entry.certainty, entry.proven, entry.against) == (Certainty.PROVEN, 0, entry.cells)
     assert entry.says.startswith("● -3")
     assert (whole.against, whole.proven) == (entry.cells, whole.cells - entry.cells)
-    assert f", {entry.cells} the other way: b over a (rand-read" in overview.counted([pair])
+    assert f", {entry.cells} the other way: b over a (rand-read" in overview.counted([one])
     logs = [math.log(cell.ratio.ratio) for cell in pair.cells]
     assert whole.ratio == pytest.approx(math.exp(sum(logs) / len(logs)), rel=0.02)
 
 
 def test_of_times_less_is_ahead() -> None:
     (pair,) = comparisons(made({"a": 1.0, "b": 2.0}, blocks=8, seed=2), "latency_p99")
-    seen = overview.Seen.pair(pair)
+    one = overview.Seen.pair(pair)
     slower = pair.mean_ratio > 1
-    assert seen.front == ("b" if slower else "a")
-    assert all(entry.ratio > 1 for entry in seen.rows().values())
+    assert one.front == ("b" if slower else "a")
+    assert all(entry.ratio > 1 for entry in one.rows.values())
 
 
 def test_nothing_is_proven_of_equal_sides() -> None:
-    pairs = comparisons(made({"a": 1.0, "b": 1.0, "c": 1.0}, blocks=6, seed=2))
+    pairs = seen(made({"a": 1.0, "b": 1.0, "c": 1.0}, blocks=6, seed=2))
     assert "no one is proven to be ahead of all others." in overview.answer(pairs)
     _, rows = overview.overview(pairs)
     assert not [cell for row in rows for cell in row[1:] if cell.startswith("●")]
