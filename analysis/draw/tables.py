@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from fsmatrix.analysis.result import Result
 
 EMPTY = "nothing would stand in it"
-_FORMULA = ("=", "+", "-", "@")  # what follows is one, to spreadsheets
+_FORMULA = tuple("=+-@＝＋－＠")  # what follows is one, to spreadsheets
 _NUMBER = re.compile(r"[+-]?[\d.,\u202f]+([eE][+-]?\d+)?([ \u202f]?[%\w/µ]+)?")
-_MARKUP = re.compile(r"[\\|]|<(?=[A-Za-z/!?])")  # what is not shown as it stands in Markdown
+_MARKUP = re.compile(r"[\\|\[]|<(?=[A-Za-z/!?])")  # what is not shown as it stands in Markdown
 # what LaTeX's own fonts and input encoding lack
 LATEX = {
     "\u202f": r"\,", units.MISSING: "--", "µ": r"\textmu{}", "†": r"\textdagger{}",

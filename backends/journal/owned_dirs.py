@@ -81,7 +81,15 @@ def release_tree(folder: Path, tag: str, journal: Journal) -> None:
 
     BackendError if it cannot be: it is foreign (NotOurs), or the directory that it was made in is
     away.  The journal then keeps it, and what comes back is removed by whoever reads that next.
+    A held tree (`tree.held`) that somebody has moved is emptied where it is, and that is said.
     """
-    if not tree.is_gone(folder):
+    moved = tree.emptied_elsewhere(folder, tag)
+    if not moved and not tree.is_gone(folder):
         tree.remove_tree(folder, tag)
     journal.end_all("tree", path=str(folder))
+    tree.let_go(str(folder), tag)
+    if moved:
+        raise BackendError(
+            f"{folder} was moved by somebody who may rename above it; its data are removed, an "
+            "empty folder stays where it was moved to"
+        )

@@ -7,11 +7,10 @@ A tree is a directory with a marker file that holds its tag.  It is removed by d
 from __future__ import annotations
 
 import errno
-import functools
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
@@ -54,13 +53,27 @@ def by_descriptor(descriptor: int) -> Path:
     return Path(f"/proc/self/fd/{descriptor}")
 
 
-@functools.cache
+_held: dict[tuple[str, str], int] = {}  # descriptors that this process keeps
+
+
 def held(folder: str, tag: str) -> Path:
     """The tree that was made as `folder` with `tag`: by a descriptor that this process keeps.
 
     Whoever may rename above it can neither hand us another one nor lead us out of it.
     NotOurs if what is there is no tree of ours that is closed to others.
     """
+    if (folder, tag) not in _held:
+        _held[folder, tag] = _verified(folder, tag)
+    return by_descriptor(_held[folder, tag])
+
+
+def let_go(folder: str, tag: str) -> None:
+    """Keep it no longer."""
+    if (folder, tag) in _held:
+        os.close(_held.pop((folder, tag)))
+
+
+def _verified(folder: str, tag: str) -> int:
     try:
         descriptor = walk(Path(folder))
     except OSError as error:
@@ -70,7 +83,7 @@ def held(folder: str, tag: str) -> Path:
     if not closed or mark is None or mark.tag != tag:
         os.close(descriptor)
         raise NotOurs(f"{folder} is not the directory that was made: nothing is done in it")
-    return by_descriptor(descriptor)
+    return descriptor
 
 
 def reached(root: str, details: JsonObject) -> str:
@@ -161,6 +174,26 @@ def remove_tree(folder: Path, tag: str) -> None:
     now = folder.lstat()
     if (now.st_dev, now.st_ino) == (identity.st_dev, identity.st_ino):
         folder.rmdir()
+
+
+def emptied_elsewhere(folder: Path, tag: str) -> bool:
+    """Whether a held tree is no more where it was made: then all in it is removed where it is."""
+    handle = _held.get((str(folder), tag))
+    if handle is None:
+        return False
+    own = os.fstat(handle)
+    with suppress(FileNotFoundError):
+        now = folder.lstat()
+        if (now.st_dev, now.st_ino) == (own.st_dev, own.st_ino):
+            return False
+    within = os.open(".", FOLDER, dir_fd=handle)
+    try:
+        removal.empty(within, str(folder))
+    except OSError as error:
+        raise BackendError(f"{error.filename}: {error.strerror}") from error
+    finally:
+        os.close(within)
+    return own.st_nlink > 0
 
 
 def _mark(folder: int) -> Mark | None:

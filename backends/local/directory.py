@@ -130,6 +130,8 @@ class Directory(Backend):
         folder = owned_dirs.make_tree(
             expand(self._chosen.path).resolve(), context.tag, context.journal
         )
+        if self._shared:
+            tree.held(str(folder), context.tag)  # until it is released
         return PathAccess(
             backend=self.name,
             target=context.target,

@@ -154,7 +154,9 @@ class LocalBackend(Backend):
         if reason or not chosen.device or mounting.root_refusal():
             return reason
         try:
-            return signature.refusal(chosen.device, chosen.serial)
+            return signature.way_refusal(chosen.device) or signature.refusal(
+                chosen.device, chosen.serial
+            )
         except (BackendError, OSError) as error:
             return str(error)
 
@@ -237,7 +239,9 @@ class LocalBackend(Backend):
         pending = context.journal.pending("device", device=device, target=context.target)
         ours = [entry for entry in pending if entry.is_own]
         identity = str(ours[0].facts["uuid"]) if ours else context.journal.identity.new_uuid()
-        reason = signature.refusal(device, chosen.serial, our_uuid=identity if ours else "")
+        reason = signature.way_refusal(chosen.device) or signature.refusal(
+            device, chosen.serial, our_uuid=identity if ours else ""
+        )
         if not reason and chosen.direct_io == "required" and not loop.is_direct(device):
             reason = f"{device} is a loop device without direct I/O (losetup --direct-io=on)"
         if reason:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import mounts, tools
+from fsmatrix.backends.system.files.trusted import shared_refusal
 
 PARTITION_TABLES = frozenset({"gpt", "dos", "PMBR", "mac", "sun", "bsd", "sgi", "atari", "ultrix"})
 
@@ -90,6 +91,12 @@ def _claimed(path: Path) -> str:
             return "the kernel says that it is in use"
         raise BackendError(f"{path} cannot be opened: {error.strerror}") from error
     return ""
+
+
+def way_refusal(device: str) -> str:
+    """Why root does not follow a device's name: others could lead it to another device."""
+    remedy = "name it by a path that is root's, such as one in /dev/disk/by-id"
+    return shared_refusal(Path(device).expanduser().absolute(), remedy)
 
 
 def refusal(device: str, expected_serial: str, our_uuid: str = "") -> str:

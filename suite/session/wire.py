@@ -46,6 +46,22 @@ def connect(address: Path) -> socket.socket:
     with _short(address) as name:
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connected.connect(name)
+    return _of_ours(connected)
+
+
+def accepted(listening: socket.socket) -> socket.socket:
+    """The next one that has connected to a listener."""
+    return _of_ours(listening.accept()[0])
+
+
+def _of_ours(connected: socket.socket) -> socket.socket:
+    """PermissionError if another user's process has the other end: it would command us."""
+    size = struct.calcsize("3i")
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    _, user, _ = struct.unpack("3i", credentials)
+    if user != os.geteuid():
+        connected.close()
+        raise PermissionError(f"the session's channel is held by user {user}")
     return connected
 
 

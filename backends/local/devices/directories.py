@@ -14,6 +14,7 @@ from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.devices.attempts import attempt
 from fsmatrix.backends.local.devices.options import DevicesOptions
 from fsmatrix.backends.local.directory import Directory, DirectoryOptions, space_of
+from fsmatrix.backends.system.files.trusted import shared_refusal
 from fsmatrix.backends.system.files.written import expand
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.results.evidence.values import JsonObject, text, texts
@@ -90,6 +91,8 @@ def _trouble(folder: Path, details: JsonObject) -> str:
             f"{folder}, made on host {details['host']}, is not seen on {socket.gethostname()}: is "
             "its device still mounted?"
         )
+    if reason := shared_refusal(folder):
+        return f"{reason} (on {socket.gethostname()})"
     mount = mount_of(folder)
     return f"{mount.point} has become read-only" if mount.read_only else ""
 

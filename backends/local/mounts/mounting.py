@@ -15,6 +15,7 @@ from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.owned_dirs import DATA, new_folder
 from fsmatrix.backends.system import libc, mounts, rights, tools, users
+from fsmatrix.backends.system.files.trusted import RESULTS, shared_refusal
 
 ALWAYS = "nodev,nosuid"
 MOUNT_DEADLINE = 120.0  # seconds; a journal replay takes its time
@@ -139,7 +140,12 @@ def not_unmounted(point: Path, error: OSError) -> BackendError:
 
 
 def new_point(state: Path, journal: Journal) -> Path:
-    """An empty folder `mnt` (or `mnt-2`, ...) of our own in `state`, to mount at."""
+    """An empty folder `mnt` (or `mnt-2`, ...) of our own in `state`, to mount at.
+
+    BackendError if root's mount could be led elsewhere.
+    """
+    if reason := shared_refusal(state, RESULTS):
+        raise BackendError(reason)
     failed = "mount point {}"
     return new_folder(state.resolve(), "mnt", journal, "folder", mode=0o755, failed=failed)
 

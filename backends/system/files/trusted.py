@@ -9,7 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import struct
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -19,6 +21,15 @@ from fsmatrix.backends.system import rights
 from fsmatrix.results.files import trust
 
 _MOST_LINKS = 40  # on the way to one path, as the kernel has it
+_LIST = "system.posix_acl_access"  # an access control list: a version, then entries
+_ENTRY = struct.Struct("<HHI")  # kind, rights, number (linux/posix_acl_xattr.h)
+_NAMED_USER, _OWN_GROUP, _NAMED_GROUP = 2, 4, 8
+_WRITES = 2
+PLACE = (
+    "run as an ordinary user, choose a place that only root can rename (the sticky bit is enough "
+    "in a folder of root's), or a `directory` target with `shared_place: accept`"
+)
+RESULTS = "name a results directory (-o) that only root can rename"
 
 
 def distrust(folder: Path, environ: Mapping[str, str] = os.environ) -> str:
@@ -75,10 +86,10 @@ def distrust_way(
     return ""
 
 
-def shared_refusal(folder: Path) -> str:
+def shared_refusal(folder: Path, remedy: str = PLACE) -> str:
     """Why root makes nothing in `folder`: others could put something else in its place.
 
-    Empty: they could not, or we are not root.
+    Empty: they could not, or we are not root.  `remedy`: what to do instead.
     """
     if os.geteuid() != 0:
         return ""
@@ -88,11 +99,13 @@ def shared_refusal(folder: Path) -> str:
         return f"{folder} cannot be looked at: {error.strerror}"
     if not reason:
         return ""
-    return (
-        f"{reason}: whoever may could lead what root does in {folder} elsewhere; run as an "
-        "ordinary user, choose a place that only root can rename (the sticky bit is enough in a "
-        "folder of root's), or a `directory` target with `shared_place: accept`"
-    )
+    return f"{reason}: whoever may could lead what root does in {folder} elsewhere; {remedy}"
+
+
+def temporary_refusal() -> str:
+    """Why root makes no temporary files: others could put their own in the place of TMPDIR's."""
+    folder = Path(tempfile.gettempdir()).absolute()
+    return shared_refusal(folder, "set TMPDIR to a folder that only root can rename, or unset it")
 
 
 @cache
@@ -127,7 +140,7 @@ def _flaw(part: Path, facts: os.stat_result, owners: set[int], sticky: bool = Tr
     """Why others could replace a file, folder or link, or what is in it (empty: they cannot)."""
     is_link = stat.S_ISLNK(facts.st_mode)
     if facts.st_uid in owners:
-        return "" if is_link else _open(part, facts, sticky)
+        return "" if is_link else _open(part, facts, owners, sticky)
     if is_link:
         return f"{part} is a symbolic link of {_name(facts.st_uid)}"
     return f"{part} belongs to {_name(facts.st_uid)}, who could replace it or what is in it"
@@ -153,17 +166,35 @@ def _owners(environ: Mapping[str, str]) -> set[int]:
     return owners
 
 
-def _open(part: Path, facts: os.stat_result, sticky: bool = True) -> str:
+def _open(part: Path, facts: os.stat_result, owners: set[int], sticky: bool) -> str:
     """Why others can rename entries of a directory (empty: they cannot).
 
-    `sticky`: where that bit is set they cannot.
+    `sticky`: where that bit is set they cannot.  A device is its group's, who have every disk.
     """
-    if sticky and facts.st_mode & stat.S_ISVTX:
+    if (sticky and facts.st_mode & stat.S_ISVTX) or stat.S_ISBLK(facts.st_mode):
         return ""
-    private = facts.st_gid in (0, facts.st_uid)  # a user's own group has the user's number
-    if facts.st_mode & stat.S_IWOTH or (facts.st_mode & stat.S_IWGRP and not private):
-        return f"{part} can be written to by others (mode {facts.st_mode & 0o7777:o})"
+    mode = f"mode {facts.st_mode & 0o7777:o}"
+    if facts.st_mode & stat.S_IWOTH:
+        return f"{part} can be written to by others ({mode})"
+    if not facts.st_mode & stat.S_IWGRP:  # which is the mask of a list, too
+        return ""
+    groups = (0, facts.st_uid)  # a user's own group has the user's number
+    entries = [(kind, number) for kind, rights, number in _listed(part) if rights & _WRITES]
+    for kind, number in entries or [(_OWN_GROUP, 0)]:
+        of_group = kind == _OWN_GROUP and facts.st_gid not in groups
+        if of_group or (kind == _NAMED_GROUP and number not in groups):
+            return f"{part} can be written to by others ({mode})"
+        if kind == _NAMED_USER and number not in owners:
+            return f"{part} can be written to by {_name(number)} (its access control list)"
     return ""
+
+
+def _listed(part: Path) -> list[tuple[int, int, int]]:
+    """(kind, rights, number) of each entry of an access control list; none without one."""
+    try:
+        return list(_ENTRY.iter_unpack(os.getxattr(part, _LIST)[4:]))
+    except (OSError, struct.error):
+        return []
 
 
 def _name(uid: int) -> str:

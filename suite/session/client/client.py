@@ -128,7 +128,7 @@ class Session:
         deadline = time.monotonic() + self._start_seconds
         late = f"the session did not start within {self._start_seconds:g} s"
         self._wait(listener, deadline, late)
-        self._channel, _ = listener.accept()
+        self._channel = wire.accepted(listener)
         self.hello, _ = self._receive(Hello, deadline, late)
         asked, got = self.geometry.processes, len(self.hello.ranks)
         if asked != got:

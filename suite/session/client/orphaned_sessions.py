@@ -22,6 +22,7 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.identity import Identity, carriers, carries, identity
+from fsmatrix.backends.system.files import trusted
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.asides import write_whole
@@ -58,7 +59,12 @@ class Scratch:
 
     @classmethod
     def drawn(cls, journals: Path) -> Scratch:
-        """Names that nobody can know, noted before there is anything of that name."""
+        """Names that nobody can know, noted before there is anything of that name.
+
+        BackendError if root's could be replaced by others'.
+        """
+        if reason := trusted.temporary_refusal():
+            raise BackendError(reason)
         name = f"{SCRATCH}{secrets.token_hex(8)}"
         parents = [Path(tempfile.gettempdir()).resolve()]
         if os.access(MEMORY, os.W_OK | os.X_OK):

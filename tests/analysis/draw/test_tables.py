@@ -115,7 +115,8 @@ def test_the_same_picture_gives_the_same_file(tmp_path: Path) -> None:
 
 def hostile() -> Made:
     texts = ["=1+1", "-2+3+cmd|' /C calc'!A0", "@x", "\x1b[31mred\x1b[0m", "-3.5 %", "<b>bold"]
-    return Made(pd.DataFrame({"=name\x1b]0;t\a": texts, "median": [-1.5] * 6}))
+    texts += ["＝1+1", "[x](javascript:x)"]
+    return Made(pd.DataFrame({"=name\x1b]0;t\a": texts, "median": [-1.5] * len(texts)}))
 
 
 def test_no_text_is_a_formula_or_an_escape_sequence(tmp_path: Path) -> None:
@@ -124,7 +125,7 @@ def test_no_text_is_a_formula_or_an_escape_sequence(tmp_path: Path) -> None:
         assert not any(ord(sign) < 32 and sign != "\n" for sign in written.read_text())
     heading, *rows = csv.reader((tmp_path / "t.csv").read_text().splitlines())
     assert heading[0].startswith("'=name")
-    assert [row[0][:2] for row in rows] == ["'=", "'-", "'@", "\ufffd[", "-3", "<b"]
+    assert [row[0][:2] for row in rows] == ["'=", "'-", "'@", "\ufffd[", "-3", "<b", "'＝", "[x"]
     assert {row[1] for row in rows} == {"-1.5"}
     lines = (tmp_path / "t.md").read_text().splitlines()
     assert lines[0].startswith("| \\=name")
@@ -134,7 +135,9 @@ def test_no_text_is_a_formula_or_an_escape_sequence(tmp_path: Path) -> None:
         "\\=1+1",
         "\\-2+3+cmd\\|'",
         "\\@x",
-        "\ufffd[31mred\ufffd[0m",
+        "\ufffd\\[31mred\ufffd\\[0m",
         "-3.5",
         "\\<b>bold",
+        "\\＝1+1",
+        "\\[x](javascript:x)",
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,13 +15,17 @@ import pytest
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import images
 from fsmatrix.backends.local.devices.backend import Devices
 from fsmatrix.backends.local.devices.options import DevicesOptions
 from fsmatrix.backends.local.directory import Directory, DirectoryOptions
 from fsmatrix.backends.local.tmpfs import Tmpfs, TmpfsOptions
+from fsmatrix.backends.system import signature, tools
 from fsmatrix.backends.system.files.trusted import shared_refusal
+from fsmatrix.backends.system.workfolder import work_folder
+from fsmatrix.suite.session.client.orphaned_sessions import Scratch
 from tests.suite.running import fsmatrix
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]
@@ -86,6 +91,20 @@ def of_a_group(place: Path) -> Path:
     return place
 
 
+def listed(folder: Path, user: int, rights: int = 7) -> None:
+    """An access control list that gives `user` rights, as setfacl makes it."""
+    entries = [(1, 7, -1), (2, rights, user), (4, 5, -1), (16, 7, -1), (32, 5, -1)]
+    packed = b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    os.setxattr(folder, "system.posix_acl_access", struct.pack("<I", 2) + packed)
+
+
+def by_a_list(place: Path) -> Path:
+    os.chown(place, 0, 0)
+    listed(place, OTHER)
+    assert place.stat().st_mode & 0o777 == 0o775
+    return place
+
+
 def sticky_but_theirs(place: Path) -> Path:
     place.chmod(0o1777)
     return place
@@ -107,7 +126,7 @@ def by_links_through_theirs(place: Path) -> Path:
 
 SHARED = [
     *(theirs, below_theirs, writable, of_a_group, sticky_but_theirs),
-    *(by_a_link_of_theirs, by_links_through_theirs),
+    *(by_a_link_of_theirs, by_links_through_theirs, by_a_list),
 ]
 
 
@@ -134,6 +153,61 @@ def test_root_accepts_what_only_root_can_rename(mode: int, place: Path) -> None:
     place.chmod(mode)
     assert Directory(DirectoryOptions(path=str(place))).refusal() == ""
     assert images.place_refusal(f"{place}/image", 1 << 30) == ""
+
+
+def test_a_list_that_lets_nobody_else_write_is_no_matter(place: Path) -> None:
+    os.chown(place, 0, 0)
+    listed(place, OTHER, rights=5)
+    assert shared_refusal(place) == ""
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_root_makes_no_temporary_files_where_others_could_rename(
+    command: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(place.parent, "")
+    monkeypatch.setenv("TMPDIR", str(place))
+    words = ["-o", str(place.parent / "out")] if command == "run" else []
+    done = fsmatrix(command, str(file), *words)
+    assert done.returncode == 2
+    assert f"TMPDIR: {place} belongs to" in done.stderr
+    assert list(place.iterdir()) == []
+
+
+def test_nor_do_its_parts(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    with pytest.raises(OSError, match="set TMPDIR to"), work_folder():
+        pytest.fail("it was made")
+    with pytest.raises(BackendError, match="set TMPDIR to"):
+        Scratch.drawn(tmp_path)
+    assert list(place.iterdir()) == []
+
+
+def test_a_device_is_not_followed_by_a_link_of_theirs(place: Path) -> None:
+    device = Path("/dev", next(Path("/sys/block").iterdir()).name)
+    (place / "disk").symlink_to(device)
+    os.chown(place / "disk", OTHER, OTHER, follow_symlinks=False)
+    assert signature.way_refusal(str(device)) == ""
+    assert "/dev/disk/by-id" in signature.way_refusal(str(place / "disk"))
+
+
+def test_root_loads_no_library_that_others_could_replace(place: Path) -> None:
+    of_a_group(place)
+    library = place / "libmpi.so.40"
+    library.touch()
+    assert f"FSMATRIX_PATH={place}" in tools.load_refusal(str(library))
+    place.chmod(0o755)
+    assert tools.load_refusal(str(library)) == ""
+
+
+def test_a_folder_that_is_vouched_for_is_not_left_by_dots(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "tool").write_text("#!/bin/sh\n")
+    (place / "tool").chmod(0o755)
+    (place.parent / "good").mkdir()
+    monkeypatch.setenv("FSMATRIX_PATH", f"{place.parent}/good")
+    assert tools.find(f"{place.parent}/good/../scratch/tool") is None
 
 
 def test_a_tmpfs_that_is_shared() -> None:
@@ -196,11 +270,24 @@ def test_what_is_held_is_worked_in_wherever_its_name_is(
     assert names(victim) == ["data", "data/precious", "data/r"]
 
 
+def test_what_was_moved_is_emptied_where_it_is(
+    accepted: Access, victim: Path, place: Path, context: ProvisionContext
+) -> None:
+    led_to(victim, accepted)
+    backend = Directory(DirectoryOptions(path=str(place), shared_place="accept"))
+    with pytest.raises(BackendError, match="was moved by somebody who may rename above it"):
+        backend.release(accepted, context)
+    assert names(place / "away") == []
+    assert names(victim) == ["data", "data/precious", "data/r"]
+    assert list(context.journal.pending("tree")) == []
+
+
 @pytest.mark.parametrize("put", ["link", "folder", "closed folder", "tree of another"])
 def test_another_thing_in_its_place_is_refused(
     put: str, accepted: Access, victim: Path, place: Path, context: ProvisionContext
 ) -> None:
     """As a process that opens it for the first time meets it."""
+    tree.let_go(str(accepted.details["tree"]), "tag1")
     led_to(victim, accepted)
     made = place / "fsmatrix-tag1"
     if put != "link":

@@ -59,9 +59,8 @@ def refusal(handle: Handle, destroy: str) -> str:
     """Why it may not be overwritten (empty: it may).  Nothing is written and nothing kept."""
     try:
         identity = disk(handle)
-        reason = state_refusal(identity, handle.device) or consent_refusal(
-            identity, handle.device, destroy
-        )
+        reason = signature.way_refusal(handle.device) or state_refusal(identity, handle.device)
+        reason = reason or consent_refusal(identity, handle.device, destroy)
         if reason := reason or users.of(identity, handle.device):
             return reason
         claimed = claim(handle, os.O_RDONLY)
