@@ -288,7 +288,7 @@ class LocalBackend(Backend):
         if access is not None:
             return provenance.space(path_of(access))
         size = self._chosen.size
-        source = f"estimate from the image (its size less {format_size(OWN_NEEDS)} and more)"
+        source = f"estimate from the image ({USABLE_SHARE:.0%} of it less {format_size(OWN_NEEDS)})"
         if self._chosen.device:
             number = devices.number_of(self._chosen.device)
             size = whole(devices.device_facts(number), "capacity")

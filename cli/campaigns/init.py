@@ -77,7 +77,7 @@ def init(
         ceph = _asked("a pool of it") if kind == "2" else None
         user = user or (_asked("its user", "admin") if kind == "2" else None)
         path = [] if kind == "2" else [_asked("the first path"), _asked("the second path")]
-    text = _text(path or [], ceph, user, out.name)
+    text = _text(path or [], ceph, user, str(out))
     write_whole(out, text.encode())
     terminal.echo(f"{out}: fsmatrix plan {shlex.quote(str(out))}")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,17 +15,22 @@ from fsmatrix.results.evidence.values import Json
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
-    from fsmatrix.results.record import RunRecord
+    from fsmatrix.results.files.campaign.campaignfile import Entry
+    from fsmatrix.results.record import Finding, RunRecord
 
 LONGEST_LOG = 256 << 20  # bytes of a job's log
 MOST_NAMED = 5  # of several that were meant
 NONE = "{} has no run whose id begins so, and no job or part of a submission that is called so"
+FACTS = ("run_id", "status", "error", "engine", "engine_version", "started", "duration")
 UNSET: tuple[Json, ...] = (None, "", [])  # levels that say nothing
 
 
 def logs(
     results: Annotated[
-        Path, typer.Argument(help="A results directory.", autocompletion=completion.results)
+        Path,
+        typer.Argument(
+            help="A results directory or a campaign.h5.", autocompletion=completion.results
+        ),
     ],
     run: Annotated[
         str,
@@ -47,7 +54,8 @@ def logs(
 
     if out is not None and not out.parent.is_dir():
         raise refuse(Origin(f"--out {out}"), "", f"no directory {out.parent}")
-    texts = _of_job(results, run) or dict(read(results, run).texts)
+    of_job = {} if results.is_file() else _of_job(results, run)
+    texts = of_job or dict(read(results, run).texts)
     if not texts:
         raise refuse(Origin(run), "", "no program printed anything: the built-in player did it")
     if text is not None and text not in texts:
@@ -63,17 +71,58 @@ def logs(
         terminal.raw(whole)
 
 
-def read(results: Path, wanted: str) -> RunRecord:
+@dataclass(frozen=True)
+class OneRun:
+    """What a results directory, or a campaign file (an import), keeps of a run."""
+
+    facts: dict[str, Json]  # run_id, status, error, engine, engine_version, started, duration
+    levels: Mapping[str, Json]  # factor -> level
+    argv: Sequence[Sequence[str]]  # command lines; a campaign file has none
+    findings: Sequence[Finding]
+    texts: Mapping[str, str]  # what programs printed, by name
+
+
+def read(results: Path, wanted: str) -> OneRun:
     """The run of that id, or the only one whose id begins so."""
+    from fsmatrix.results.files.campaign.campaignread import entries, reading
     from fsmatrix.results.files.store import Store
 
+    if results.is_file():
+        with reading(results) as file:
+            ids = list(dict.fromkeys(each.decode() for each in file["run_id"][...].tolist()))
+            run = _named(results, wanted, ids)
+            return next(
+                _of_entry(entry) for entry in entries(file) if entry.rows[0].texts["run_id"] == run
+            )
     store = Store.open(results)
-    found = [wanted] if wanted in store else [i for i in store.ids() if i.startswith(wanted)]
-    if len(found) == 1:
-        return store.read(found[0])
+    return _of_record(store.read(_named(results, wanted, store.ids())))
+
+
+def _named(results: Path, wanted: str, ids: Iterable[str]) -> str:
+    found = [each for each in ids if each.startswith(wanted)]
+    if wanted in found or len(found) == 1:
+        return wanted if wanted in found else found[0]
     more = ", ..." if len(found) > MOST_NAMED else ""
     which = f"{len(found)} runs begin so: {', '.join(found[:MOST_NAMED])}{more}"
     raise refuse(Origin(f"run {wanted}"), "", which if found else NONE.format(results))
+
+
+def _of_record(record: RunRecord) -> OneRun:
+    facts = {name: getattr(record, name) for name in FACTS}
+    return OneRun(facts, record.coordinates, record.argv, record.findings, record.texts)
+
+
+def _of_entry(entry: Entry) -> OneRun:
+    first = entry.rows[0]
+    facts: dict[str, Json] = {**first.texts, "duration": first.numbers["duration"]}
+    findings = {repr(one): one for row in entry.rows for one in row.findings}
+    return OneRun(
+        {name: facts[name] for name in FACTS},
+        entry.levels,
+        (),
+        tuple(findings.values()),
+        entry.texts,
+    )
 
 
 def _of_job(results: Path, wanted: str) -> dict[str, str]:
@@ -92,32 +141,34 @@ def _of_job(results: Path, wanted: str) -> dict[str, str]:
     return {p.name: safefile.read(p, LONGEST_LOG).decode(errors="replace") for p in there}
 
 
-def _doubts(record: RunRecord) -> str:
+def _doubts(findings: Sequence[Finding]) -> str:
     """ ", invalid (...)" or ", doubtful (...)", with the audits that say so; "" if none does."""
     for severity, word in (("invalid", "invalid"), ("warning", "doubtful")):
-        if audits := sorted({one.audit for one in record.findings if one.severity == severity}):
+        if audits := sorted({one.audit for one in findings if one.severity == severity}):
             return f", {word} ({', '.join(audits)})"
     return ""
 
 
 def tell(results: Path, wanted: str, as_json: bool) -> None:
     """What `show --run` says of a run."""
-    record = read(results, wanted)
+    run = read(results, wanted)
+    facts = run.facts
     if as_json:
-        named = ("run_id", "status", "error", "engine", "engine_version", "started", "duration")
-        facts = {name: getattr(record, name) for name in (*named, "coordinates", "argv")}
-        common.print_json({**facts, "texts": list(record.texts)})
+        common.print_json(
+            {**facts, "coordinates": run.levels, "argv": run.argv, "texts": list(run.texts)}
+        )
         return
     console = terminal.console()
-    engine = f"{record.engine} {record.engine_version}".rstrip()
-    verdict = record.status + _doubts(record)
-    head = f"{record.run_id}: {verdict}, {engine}, {record.started}, {record.duration:.1f} s"
+    engine = f"{facts['engine']} {facts['engine_version']}".rstrip()
+    verdict = f"{facts['status']}{_doubts(run.findings)}"
+    head = f"{facts['run_id']}: {verdict}, {engine}, {facts['started']}, {facts['duration']:.1f} s"
     terminal.line(console, head)
-    if record.error:
-        terminal.line(console, record.error, "red")
-    levels = {name: level for name, level in record.coordinates.items() if level not in UNSET}
+    if facts["error"]:
+        terminal.line(console, str(facts["error"]), "red")
+    levels = {name: level for name, level in run.levels.items() if level not in UNSET}
     terminal.line(console, " ".join(f"{name}={level}" for name, level in levels.items()))
-    for argv in record.argv:
+    for argv in run.argv:
         terminal.line(console, f"$ {shlex.join(argv)}")
-    if record.texts:
-        terminal.line(console, f"fsmatrix logs {results} {record.run_id}  # what it printed")
+    if run.texts:
+        named = shlex.join([str(results), str(facts["run_id"])])
+        terminal.line(console, f"fsmatrix logs {named}  # what it printed")

@@ -151,11 +151,14 @@ def overhead(record: RunRecord) -> Iterator[Remark]:
 def idle_workers(record: RunRecord) -> Iterator[Remark]:
     """Fixed time: workers that began nothing; the number is of fewer than the geometry says."""
     for phase in record.phases:
-        idle = int((phase.operations == 0).sum())
-        if not phase.facts.get("stonewall_seconds") or idle in (0, phase.operations.size):
-            continue  # of no operation at all `too-short` speaks
-        message = f"{idle} of {phase.operations.size} workers did nothing before the time ran out"
-        yield "warning", phase.name, message, {"idle": idle, "workers": phase.operations.size}
+        idle, workers = int((phase.operations == 0).sum()), phase.operations.size
+        if not idle or not phase.facts.get("stonewall_seconds") or math.isnan(operations(phase)):
+            continue
+        severity: Severity = "warning" if idle < workers else "invalid"
+        who = f"{idle} of {workers} workers" if idle < workers else "no worker"
+        what = "did nothing" if idle < workers else "did anything"
+        message = f"{who} {what} before the time ran out"
+        yield severity, phase.name, message, {"idle": idle, "workers": workers}
 
 
 def ended_early(record: RunRecord) -> Iterator[Remark]:
@@ -165,6 +168,8 @@ def ended_early(record: RunRecord) -> Iterator[Remark]:
     """
     for phase in record.phases:
         limit = phase.facts.get("stonewall_seconds")
+        if operations(phase) == 0:
+            continue  # there `idle-workers` speaks
         seconds = float(np.max(phase.end, initial=0.0, where=np.isfinite(phase.end)))
         if isinstance(limit, int | float) and limit and seconds < ENDED_EARLY * limit:
             message = f"the data ended after {seconds:.3g} s of the fixed {limit:g} s"
@@ -205,14 +210,14 @@ AUDITS = (
     ),
     Audit(
         "idle-workers",
-        1,
+        2,
         "phase",
         idle_workers,
         "give it more time: on a busy client some processes get no CPU within so short a window",
     ),
     Audit(
         "ended-early",
-        2,
+        3,
         "phase",
         ended_early,
         "a cold read is not started again, because its data is cached by then: give it more data",

@@ -46,6 +46,22 @@ def test_what_a_run_printed_goes_to_a_file_or_the_screen(
     assert Path("f").read_text() == "one\x1b[2J\n"
 
 
+def test_a_campaign_file_tells_of_its_runs_too(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An import is one: what `findings` names can be looked at."""
+    run = ids(store, "fio")[0]
+    store.merge(Path("imported.h5"))
+    assert call(monkeypatch, "logs", "imported.h5", run[:20], "--text", "00-write/n2/stdout") == 0
+    assert capsys.readouterr().out == "two\n"
+    assert call(monkeypatch, "show", "imported.h5", "--run", run) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"{run}: ok")
+    assert "target=xfs" in out
+    assert f"fsmatrix logs imported.h5 {run}" in out
+    assert call(monkeypatch, "show", "imported.h5", "--run", "nosuch") == 2
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -116,7 +116,7 @@ class Stamps:
             if time < self._latest and time <= self._first[1]:
                 raise OtherFormError(
                     f"line {line}: the times go back to the beginning of the text: is it there "
-                    "twice? Cut it here"
+                    "twice, or was the clock set? Cut it here"
                 )
             self._latest = time
 

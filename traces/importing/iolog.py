@@ -101,7 +101,8 @@ class Log:
             return Action(time, self.lines.number, self.index, words[0].strip(), words[1], 0, 0)
         words = line.rsplit(None, 3)
         if len(words) < 4:
-            raise Malformed("neither 'FILE ACTION' nor 'FILE ACTION OFFSET LENGTH'")
+            lacks = "`wait` needs a file before it: " if words[:1] == [WAIT] else ""
+            raise Malformed(f"{lacks}neither 'FILE ACTION' nor 'FILE ACTION OFFSET LENGTH'")
         file, action = words[0].strip(), words[1]
         offset, size = number(words[2], "the offset"), number(words[3], "the length")
         if action == WAIT:

@@ -1,4 +1,4 @@
-"""How factors change a percentile of latency, all else equal: quantile regression in words."""
+"""How factors change a percentile of latency where the other factors are equal, in words."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from fsmatrix.analysis.data.roles import by_size
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
 from fsmatrix.analysis.stats.testing import quantile_regression as regression
 from fsmatrix.analysis.stats.testing.quantile_regression import Contrasts, Slope
-from fsmatrix.analysis.stats.words import few
+from fsmatrix.analysis.stats.words import IMPORTED, few
 from fsmatrix.analysis.units import Level, brief
+from fsmatrix.results.formats.fio.options import LATENCIES
 from fsmatrix.results.units import plural
 
 Levels = Mapping[str, Level]
@@ -84,6 +85,7 @@ class Effects:
     blocks: int  # that all cells which are compared have
     cells: int
     left_out: tuple[int, int]  # blocks, cells
+    imported: bool = False  # no blocks can be added
 
     @property
     def says(self) -> list[str]:
@@ -91,10 +93,11 @@ class Effects:
         sentences = []
         if self.effects:
             blocks = plural(self.blocks, "block")
-            sentences.append(f"What changes it, all else equal, in {blocks}:")
+            sentences.append(f"What changes it where the other factors are equal, in {blocks}:")
             sentences += [f"  {effect.says}." for effect in self.effects]
             if self.blocks < SMALLEST:
-                sentences.append(f"{few(self.blocks, what='blocks')}.")
+                why = IMPORTED if self.imported else few(self.blocks, what="blocks")
+                sentences.append(f"{why}.")
         titles = ((units.factor_title(name), why) for name, why in self.missing)
         sentences += [f"What {title} changes cannot be said: {why}." for title, why in titles]
         blocks_out, cells_out = self.left_out
@@ -107,11 +110,11 @@ class Effects:
         return sentences
 
 
-def effects(levels: Sequence[Levels], logs: Floats) -> Effects:
+def effects(levels: Sequence[Levels], logs: Floats, imported: bool = False) -> Effects:
     """What each factor that varies does to a quantile.
 
     levels: of each cell; logs: of the quantile in each block, [block, cell], NaN where there is
-    none.
+    none; imported: as of `Effects`.
     """
     finite = np.isfinite(logs)
     there = [i for i in range(len(levels)) if finite[:, i].any()]
@@ -135,6 +138,7 @@ def effects(levels: Sequence[Levels], logs: Floats) -> Effects:
         len(values),
         len(kept),
         (used - len(values), len(there) - len(kept)),
+        imported,
     )
 
 
@@ -145,6 +149,8 @@ def _of_factor(
 
     Cells are compared that agree in all other factors but those that follow this one.
     """
+    if name == LATENCIES:
+        return "its levels are two definitions of latency"
     if len({str(cell[name]) for cell in cells}) < 2:
         return "no block has a number for two of its levels"
     others = [n for n in varying if n != name and not _follows(cells, n, name)]
@@ -160,7 +166,7 @@ def _of_factor(
         return (
             f"it changes with {owners[0]}"
             if owners
-            else "no two of its levels were measured with all else equal"
+            else "no two of its levels were measured with the other factors equal"
         )
     shown = [n for n in others if len({str(cells[places[0]][n]) for places in groups}) > 1]
     shown = [

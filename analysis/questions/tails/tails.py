@@ -16,6 +16,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.comparison.extension import record_of
 from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.columns import plain as texts
@@ -204,7 +205,9 @@ def tails(
         key=lambda c: c.named,
     )
     shown = [c.quantile.median for c in cells if c.quantile.runs]
-    analysed = effects([c.levels for c in cells], np.stack([c.logs for c in cells], axis=1))
+    analysed = effects(
+        [c.levels for c in cells], np.stack([c.logs for c in cells], axis=1), record_of(ds).imported
+    )
     return Tails(q, unit or units.fitting("time", shown), tuple(cells), analysed)
 
 

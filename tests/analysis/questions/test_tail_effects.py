@@ -17,6 +17,7 @@ from fsmatrix.analysis.questions.tails.effects import Effects, effects
 from fsmatrix.analysis.questions.tails.tails import tails
 from fsmatrix.analysis.stats import simulate
 from fsmatrix.analysis.stats.estimates.medians import Floats
+from fsmatrix.analysis.stats.words import IMPORTED
 from tests.analysis import study_data as studies
 
 Truth = Callable[[dict[str, Any]], float]
@@ -54,7 +55,7 @@ def test_growth_per_doubling_and_ratios_in_words() -> None:
     assert target.slope.low < 3 < target.slope.high < 3.2
     assert (processes.doubling, processes.compared, target.compared) == (True, 2, 4)
     said = made.says
-    assert said[0] == "What changes it, all else equal, in 8 blocks:"
+    assert said[0] == "What changes it where the other factors are equal, in 8 blocks:"
     assert re.match(
         r"  xfs takes [\d.]+ times as long as ext4 \(95 % sure: [\d.]+ to [\d.]+\)\.$", said[1]
     )
@@ -142,7 +143,7 @@ def test_factors_that_change_together() -> None:
     made = found(half)
     assert made.effects == ()
     assert made.missing == tuple(
-        (name, "no two of its levels were measured with all else equal") for name in "abc"
+        (name, "no two of its levels were measured with the other factors equal") for name in "abc"
     )
 
 
@@ -250,3 +251,15 @@ def test_blocks_of_one_attachment_count_once() -> None:
     made = tails(dataset(blocks=8, operations=1000, shared=2))
     assert made.effects.blocks == 4
     assert "4 blocks are too few; 6 are needed." in made.says
+
+
+def test_two_definitions_of_latency_are_no_effect() -> None:
+    made = found(cells(latencies=("", "lat"), processes_per_node=PROCESSES))
+    assert [effect.factor for effect in made.effects] == ["processes_per_node"]
+    assert made.missing == (("latencies", "its levels are two definitions of latency"),)
+
+
+def test_of_imported_runs_no_blocks_are_asked_for() -> None:
+    of = cells(target=("ext4", "xfs"))
+    said = effects(of, logs(of, growing, blocks=1), imported=True).says
+    assert said[-1] == f"{IMPORTED}."

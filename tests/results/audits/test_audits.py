@@ -6,17 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fsmatrix.results.audits import audit_run, engines, run_audits
 from fsmatrix.results.files.run.runfile import read_run, write_run
-from tests.results.audit_records import (
-    found,
-)
+from tests.results.audit_records import found
 from tests.results.audits.trials import TRIALS
-from tests.results.judged_records import (
-    replay,
-)
+from tests.results.judged_records import replay, stonewalled
 
 DOCS = Path(__file__).parents[3] / "docs/audits.md"
 
@@ -94,3 +91,9 @@ def test_every_audit_is_documented() -> None:
         assert name not in TRIALS or TRIALS[name].severity in severities
     noted = {name: severity for name, severity, _ in engines.NOTES.values()}
     assert {row[0]: row[2] for row in rows if row[0] in noted} == noted
+
+
+def test_a_fixed_time_in_which_nothing_was_done_is_invalid() -> None:
+    made = stonewalled(operations=np.array([0, 0, 0, 0]))
+    assert found(made, "idle-workers") == ["invalid"]
+    assert found(made, "ended-early") == []

@@ -98,7 +98,6 @@ TRIALS = OF_STORAGE | {
         [lambda: stonewalled(operations=np.array([900, 0, 800, 900]))],
         [
             lambda: stonewalled(operations=np.array([900, 1, 800, 900])),
-            lambda: stonewalled(operations=np.array([0, 0, 0, 0])),  # too-short
             lambda: record(phase("mkdir", operations=np.array([900, 0, 0, 0]))),  # rank 0 alone
         ],
     ),

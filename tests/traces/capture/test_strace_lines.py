@@ -313,7 +313,7 @@ def test_a_text_twice_is_an_error(tmp_path: Path, stamp: str) -> None:
     (tmp_path / "text").write_text(once)
     assert len(read_all(tmp_path, [tmp_path / "text"], ["/r"]).said) == 3  # strace -z may go back
     (tmp_path / "text").write_text(once * 2)
-    with pytest.raises(TraceError, match=r"text: line 4: the times go back .* there twice\?"):
+    with pytest.raises(TraceError, match=r"text: line 4: .* twice, or was the clock set\?"):
         read_all(tmp_path, [tmp_path / "text"], ["/r"])
 
 

@@ -127,6 +127,7 @@ def test_names_begin_with_the_root_where_there_are_several(tmp_path: Path) -> No
     ("line", "reason"),
     [
         ("5 /a", "neither"),
+        ("5 wait 1000", "`wait` needs a file before it: neither"),
         ("5 /a read 1", "neither"),
         ("5 /a read -1 1", "no whole number"),
         ("5 /a read 0x10 1", "no whole number"),
