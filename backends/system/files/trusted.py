@@ -94,7 +94,7 @@ def shared_refusal(folder: Path, remedy: str = PLACE) -> str:
     if os.geteuid() != 0:
         return ""
     try:
-        reason = distrust_way(folder)
+        reason = distrust_way(folder.absolute())
     except OSError as error:
         return f"{folder} cannot be looked at: {error.strerror}"
     if not reason:

@@ -210,6 +210,14 @@ def test_a_folder_that_is_vouched_for_is_not_left_by_dots(
     assert tools.find(f"{place.parent}/good/../scratch/tool") is None
 
 
+def test_a_relative_place_is_seen_from_here(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "out").mkdir()
+    monkeypatch.chdir(place)
+    assert REASON in shared_refusal(Path("out"))
+    os.chown(place, 0, 0)
+    assert shared_refusal(Path("out")) == ""
+
+
 def test_a_tmpfs_that_is_shared() -> None:
     folder = Path(f"/dev/shm/fsmatrix-test-{os.getpid()}")
     folder.mkdir()
