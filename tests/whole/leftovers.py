@@ -41,7 +41,10 @@ def loop_devices() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Machine:
-    """Names of mounts, loop devices, namespaces, links, cgroups and files that look like ours."""
+    """Names of mounts, loop devices, namespaces, links, cgroups and files that look like ours.
+
+    Of an ordinary user those only that such a user can make: the others are somebody else's.
+    """
 
     things: frozenset[str]
 
@@ -57,8 +60,16 @@ class Machine:
 
 def _things() -> Iterator[str]:
     for mount in mounts():
-        if "fsmatrix" in mount.point or mount.source.startswith("fsmatrix"):
+        ours = "fsmatrix" in mount.point or mount.source.startswith("fsmatrix")
+        if ours and (os.geteuid() == 0 or _own(Path(mount.point))):
             yield f"mount {mount.point}"
+    if os.geteuid() == 0:
+        yield from _of_root()
+    for folder in sorted({tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"}):
+        yield from (f"{folder}/{name}" for name in _ours(Path(folder)) if _own(Path(folder, name)))
+
+
+def _of_root() -> Iterator[str]:
     for device, file in loop_devices().items():
         if "fsmatrix" in file:
             yield f"loop device {device} of {file}"
@@ -66,8 +77,6 @@ def _things() -> Iterator[str]:
         yield from (f"{kind} {name}" for name in _ours(folder))
     for folder, inside, _ in os.walk(CGROUPS):
         yield from (f"cgroup {folder}/{name}" for name in inside if name.startswith("fsmatrix"))
-    for folder in sorted({tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"}):
-        yield from (f"{folder}/{name}" for name in _ours(Path(folder)) if _own(Path(folder, name)))
 
 
 def _ours(folder: Path) -> list[str]:
