@@ -29,6 +29,7 @@ from fsmatrix.results.formats.elbencho.command import (
     is_mixture,
     iterations,
     missing,
+    place_of,
     value_of,
     without_secrets,
     work_options,
@@ -178,8 +179,9 @@ def _run(lines: Sequence[Line]) -> Parsed:
         if phase is not None:
             parts.setdefault(phase.name, []).append(phase)
     argv = argv_of(first.cells["command"])
+    on_directories = first.cells["path type"] == "dir"
     names = [_name(line.cells["operation"]) for line in lines]
-    for text in missing(argv, names, first.cells["path type"] == "dir"):
+    for text in missing(argv, names, on_directories):
         notes.append(Note("less", text, first.number))
     for option, inside in VERIFYING.items():
         value = value_of(argv, option)
@@ -191,7 +193,7 @@ def _run(lines: Sequence[Line]) -> Parsed:
         text = f"each thread was held back: to {limit} bytes per second"
         notes.append(Note("rate-limited", text, first.number))
     hosts, threads = (_number(first, name) for name in ("hosts", "threads"))
-    facts = {"label": first.cells["label"]} if first.cells.get("label") else {}
+    told = {"label": first.cells.get("label"), "directory": place_of(argv, on_directories)}
     if not parts and not failure:
         failure = "it has no phase in which something was done"
     return Parsed(
@@ -205,7 +207,7 @@ def _run(lines: Sequence[Line]) -> Parsed:
         started=first.cells["ISO date"],
         failure=failure if not parts else "",
         notes=tuple(notes[:MOST_NOTES]),
-        facts=facts,
+        facts={name: value for name, value in told.items() if value},
     )
 
 

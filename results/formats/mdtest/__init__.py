@@ -98,7 +98,7 @@ def _damaged(run: Run) -> str:
 def _results(run: Run, ranks: str, created: int | None) -> Iterator[Parsed]:
     facts: dict[str, Json] = {
         "finished": run.finished,
-        "directory": (run.options or {}).get("directory"),
+        "directory": _directory(run),
     }
     whole = Parsed(
         engine="mdtest",
@@ -116,6 +116,12 @@ def _results(run: Run, ranks: str, created: int | None) -> Iterator[Parsed]:
         return
     for test in run.tests:
         yield _result(run, test, ranks, whole, created)
+
+
+def _directory(run: Run) -> str:
+    """Where it worked: as its option -d says; as its line "Path" where that is no whole path."""
+    asked = str((run.options or {}).get("directory", ""))
+    return asked if asked.startswith("/") or not run.path else run.path
 
 
 def _result(run: Run, test: Test, ranks: str, whole: Parsed, created: int | None) -> Parsed:

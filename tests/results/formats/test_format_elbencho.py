@@ -63,6 +63,25 @@ def test_what_is_verified_takes_time_of_the_window(word: str, name: str) -> None
     assert "verify-in-window" not in keys(elbencho.parse(FILE, "file.csv")[0])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        (
+            '"--csvfile" "/home/u/f.csv" "--nolive" "/mnt/a/f" "/mnt/b/f" "/mnt/b/g"',
+            "/mnt/a:/mnt/b",
+        ),
+        ('"/dev/sdx" "-b" "4k"', "/dev/sdx"),
+        ('"--s3endpoints" "http://s3:9000" "--csvfile" "/home/u/f.csv" "bucket"', "http://s3:9000"),
+        ('"--csvfile" "/home/u/f.csv" "d/f"', None),
+    ],
+)
+def test_the_place_is_that_of_the_paths_of_the_command(arguments: str, place: str | None) -> None:
+    text = FILE.replace(
+        '"-b" "4k" "--csvfile" "file.csv" "--label" "my test" "--nolive" "d/f"', arguments
+    )
+    assert elbencho.parse(text, "file.csv")[0].facts.get("directory") == place
+
+
 def test_direct_io_is_a_fact_and_an_old_version_is_named() -> None:
     assert phases(elbencho.parse(FILE, "f")[0])["write"].facts["direct"] is False
     direct = FILE.replace(",41943040,4096,0,", ",41943040,4096,1,")
