@@ -26,6 +26,7 @@ from fsmatrix.results.formats.base import (
     Parsed,
     ParseError,
     Span,
+    headless,
     is_older,
     overlapping,
 )
@@ -139,6 +140,27 @@ FORMATS: tuple[Format, ...] = (
     Format("fio json", lambda text: MARK.search(text) is not None, parse),
 )
 TEXTS: tuple[Format, ...] = (Format("fio text", is_text, refuse_text),)
+# keys of a job, which no other program has together
+_JOB_KEYS = tuple(
+    re.compile(rf'"{key}"\s*:')
+    for key in (
+        "io_kbytes",
+        "bw_bytes",
+        "total_ios",
+        "drop_ios",
+        "clat_ns",
+        "usr_cpu",
+        "latency_ms",
+    )
+)
+
+
+def _is_rest(text: str) -> bool:
+    """Whether it is JSON of fio 3 that lost its beginning, where the version stands."""
+    return MARK.search(text) is None and all(key.search(text) for key in _JOB_KEYS)
+
+
+HEADLESS = headless("fio", _is_rest)
 
 
 # -- runs ------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def _exact(printed: Number | None, *candidates: int | None) -> int | None:
 
 
 def _whole_bytes(column: Number, coarse: bool) -> int | None:
-    """Bytes of a column in KiB, if it is printed finely enough to be exact; of rounded ones "4.0"."""
+    """Bytes of a column in KiB, if it is printed that finely, or rounded to a plain "4.0"."""
     exact = column.half * KIB < 0.5 or (coarse and column.value.is_integer())
     return round(column.value * KIB) if exact else None
 
