@@ -575,3 +575,22 @@ def test_latencies_without_histograms_are_said_to_be_left_out() -> None:
     del data["jobs"][0]["write"]["clat_ns"]["bins"]
     (run,) = parse(json.dumps(data), "")
     assert any("no histogram" in note.message for note in run.notes if note.key == "left-out")
+
+
+@pytest.mark.parametrize(
+    ("size", "ran", "asked"),
+    [
+        ("2m", 1000, "was it ended, or exitall?"),  # the other one did all of it, just then
+        ("2m", 9000, "was it ended?"),
+        ("30m", 1000, "was it ended?"),  # neither did all of it
+    ],
+)
+def test_jobs_that_ended_with_one_that_was_done_may_have_been_told_to(
+    size: str, ran: int, asked: str
+) -> None:
+    """--exitall on the command line is in no output."""
+    data = json.loads(jobs_of({"size": "30m"}, {"size": size}))
+    data["jobs"][1]["write"]["runtime"] = ran
+    data["jobs"][1]["job_start"] = data["jobs"][0]["job_start"] = 0
+    (run,) = parse(json.dumps(data), "")
+    assert next(n.message for n in run.notes if n.key == "less").endswith(asked)
