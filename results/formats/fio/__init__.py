@@ -390,14 +390,27 @@ def _time_based(job: Job, sum_of: int) -> bool:
 
 
 def _differ(phase: Phase, jobs: Sequence[Job]) -> Note | None:
-    """Latencies that are not added up although jobs of the phase have histograms of them."""
+    """Latencies that are not added up although jobs of the phase have histograms of them.
+
+    Nothing of those of reads that verified: `verify-reads` says it.
+    """
     every = [d for job in jobs if job.kind == phase.name for d in (*job.directions, job.syncs) if d]
     kept = {kind.partition("/")[0] for kind in phase.latency}
     lost = [d.kind for d in every if d.latency is not None and d.kind not in kept]
-    if lost:
-        return Note("left-out", LATENCIES_DIFFER.format(lost[0]), phase=phase.name)
+    if lost and any(_are_of_both(job) for job in jobs if job.kind == phase.name):
+        return None
+    if lost:  # one kind may be lost for the sake of another
+        blank = [d.kind for d in every if d.latency is None]
+        text = LATENCIES_DIFFER.format([*blank, *lost][0])
+        return Note("left-out", text, phase=phase.name)
     plain = any(d.means and d.latency is None and not d.problems for d in every) and not kept
     return Note("left-out", NO_HISTOGRAM, phase=phase.name) if plain else None
+
+
+def _are_of_both(job: Job) -> bool:
+    """Whether the latencies of its reads are left out, as they are of its verification too."""
+    told = any(key == "verify-reads" for key, _ in job.remarks)
+    return told and any(d.latency is None and not d.means for d in job.directions)
 
 
 def _merged_by_fio(jobs: Sequence[Job]) -> str:

@@ -65,6 +65,21 @@ def test_reads_of_verification_are_no_work_of_a_mixture_nor_is_their_time() -> N
     assert "1054 of its reads" in audits("3.33-verify-randrw.json")["verify-reads"]
 
 
+def test_latencies_of_work_and_verification_are_left_out_for_that_reason() -> None:
+    found = audits("3.33-verify-randrw.json")
+    assert "those of the reads are of both" in found["verify-reads"]
+    assert "left-out" not in found
+
+
+def test_the_kind_of_which_there_is_no_histogram_is_named() -> None:
+    """The other one is left out too: a mean needs both."""
+    data = changed("3.33-verify-randrw.json", verify=None)
+    del data["jobs"][0]["read"]["clat_ns"]["bins"]
+    (run,) = parse(json.dumps(data), "made")
+    (said,) = (note.message for note in run.notes if note.key == "left-out")
+    assert said.startswith("the latencies of read are not added up")
+
+
 @pytest.mark.parametrize("rw", ["rw", "readwrite", "randrw:8"])
 def test_every_spelling_of_a_mixture_is_one(rw: str) -> None:
     assert totals_of(the_phase("3.33-verify-randrw.json", rw=rw))[:2] == (8 << 20, 2048)
