@@ -258,7 +258,8 @@ def _phase(line: Line, notes: list[Note]) -> Phase | None:
     operations = sum(count.operations(name, seconds) for count in counts)
     told = operations if operations or not bytes_ else None
     notes += _less(line, name, counts)
-    return totals(name, seconds, bytes_, told, facts=_facts(line, counts, kinds))
+    facts = _facts(line, counts, kinds) | (_syncs(line) if name in ("write", "mixed") else {})
+    return totals(name, seconds, bytes_, told, facts=facts)
 
 
 def _less(line: Line, name: str, counts: Sequence[Count]) -> Iterator[Note]:
@@ -309,6 +310,18 @@ def _facts(line: Line, counts: Sequence[Count], kinds: Sequence[str]) -> dict[st
                 values_ = (value / 1e6 for value in cells)
                 facts[name + mark] = dict(zip(("minimum", "mean", "maximum"), values_, strict=True))
     return facts
+
+
+def _syncs(line: Line) -> dict[str, Json]:
+    """Whether data was synced: by nothing inside a phase, by --sync after it.
+
+    Nothing is known of what a configuration file asks for.
+    """
+    argv = argv_of(line.cells["command"])
+    if value_of(argv, "-c", "--configfile") is not None:
+        return {}
+    asked = value_of(argv, "--sync") is not None
+    return {"synced": False} | ({"sync_requested": "--sync"} if asked else {})
 
 
 def _first(line: Line) -> float:

@@ -256,8 +256,8 @@ def test_options_that_ask_for_nothing(options: dict[str, str]) -> None:
 def test_a_sum_of_both_directions_is_judged_by_the_options() -> None:
     both, mixed = audits("3.33-unified-both.json"), audits("3.33-unified-mixed.json")
     assert set(both) == set(mixed) == {"write-not-flushed"}
-    assert "4.32 MB" in both["write-not-flushed"]
-    assert "4.19 MB" in mixed["write-not-flushed"]
+    assert "of 4.32 MB written" in both["write-not-flushed"]
+    assert "of about 4.19 MB written" in mixed["write-not-flushed"]
     some = audits("3.33-unified-mixed.json", rwmixread="75")["write-not-flushed"]
     assert "2.1 MB" in some
     assert audits("3.33-unified-mixed.json", direct="1") == {}
@@ -609,3 +609,13 @@ def test_jobs_that_ended_with_one_that_was_done_may_have_been_told_to(
     data["jobs"][1]["job_start"] = data["jobs"][0]["job_start"] = 0
     (run,) = parse(json.dumps(data), "")
     assert next(n.message for n in run.notes if n.key == "less").endswith(asked)
+
+
+def test_shares_of_a_sum_are_exact_where_sizes_of_blocks_tell_them() -> None:
+    equal, other = (the_phase("3.33-unified-mixed.json", bs=f"4k,{each}") for each in ("4k", "8k"))
+    assert equal.facts["shares_estimated"] is True
+    assert "shares_estimated" not in other.facts
+    assert "shares_estimated" not in the_phase("3.33-unified-both.json").facts
+    runs = [("a", run_of("3.33-unified-mixed.json")), ("b", run_of("3.33-unified-mixed.json"))]
+    assert merge(runs).phases[0].facts["shares_estimated"] is True
+    assert "shares_estimated" not in the_phase("3.33-unified-mixed.json", rw="trimwrite").facts
