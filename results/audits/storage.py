@@ -198,7 +198,10 @@ def write_not_flushed(record: RunRecord) -> Iterator[Remark]:
         elif record.evidence.engine is not None and "synced" not in phase.facts:
             reason = "and the output does not say whether it was synced"
         shown = f"{size(went)} ({went / wanted:.0%})" if counters else "an unknown part"
-        message = f"of {size(wanted)} written, {shown} left memory inside the window, {reason}"
+        about = "about " * bool(phase.facts.get("shares_estimated"))
+        message = (
+            f"of {about}{size(wanted)} written, {shown} left memory inside the window, {reason}"
+        )
         evidence = {**(counters or {}), "bytes_written": wanted, "fsync": in_window}
         yield "warning", phase.name, message, evidence
 

@@ -75,6 +75,17 @@ class Format:
     parse: Parser  # (text, source for messages) -> runs, at least one; ParseError
 
 
+def headless(program: str, recognises: Callable[[str], object]) -> tuple[Format, ...]:
+    """Of outputs that lost their first lines: nothing is read, ParseError says what to do."""
+
+    def refuse(_: str, source: str) -> list[Parsed]:
+        text = f"{program}'s output, and its first lines are missing: import the whole output"
+        raise ParseError(source, 0, text)
+
+    name = f"{program} without its first lines"
+    return (Format(name, lambda text: bool(recognises(text)), refuse),)
+
+
 def is_older(version: str, oldest: str) -> bool:
     """Whether a printed version ("2.21", "3.0.1rc1") is below another; False for no number."""
     seen, least = (_VERSION.match(text) for text in (version, oldest))

@@ -23,6 +23,10 @@ BUILTIN: dict[str, str] = {
 # only to say what to do instead
 BUILTIN["fio-text"] = "fsmatrix.results.formats.fio:TEXTS"
 BUILTIN["elbencho-text"] = "fsmatrix.results.formats.elbencho:OTHER_FORMATS"
+BUILTIN |= {
+    f"{name}-headless": f"fsmatrix.results.formats.{name}:HEADLESS"
+    for name in ("fio", "mdtest", "ior")
+}
 # values are tuples of Format
 FORMATS: Registry[Any] = Registry("fsmatrix.formats", BUILTIN, "format")
 

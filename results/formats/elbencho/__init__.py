@@ -29,6 +29,7 @@ from fsmatrix.results.formats.elbencho.command import (
     is_mixture,
     iterations,
     missing,
+    place_of,
     value_of,
     without_secrets,
     work_options,
@@ -178,8 +179,9 @@ def _run(lines: Sequence[Line]) -> Parsed:
         if phase is not None:
             parts.setdefault(phase.name, []).append(phase)
     argv = argv_of(first.cells["command"])
+    on_directories = first.cells["path type"] == "dir"
     names = [_name(line.cells["operation"]) for line in lines]
-    for text in missing(argv, names, first.cells["path type"] == "dir"):
+    for text in missing(argv, names, on_directories):
         notes.append(Note("less", text, first.number))
     for option, inside in VERIFYING.items():
         value = value_of(argv, option)
@@ -191,7 +193,7 @@ def _run(lines: Sequence[Line]) -> Parsed:
         text = f"each thread was held back: to {limit} bytes per second"
         notes.append(Note("rate-limited", text, first.number))
     hosts, threads = (_number(first, name) for name in ("hosts", "threads"))
-    facts = {"label": first.cells["label"]} if first.cells.get("label") else {}
+    told = {"label": first.cells.get("label"), "directory": place_of(argv, on_directories)}
     if not parts and not failure:
         failure = "it has no phase in which something was done"
     return Parsed(
@@ -205,7 +207,7 @@ def _run(lines: Sequence[Line]) -> Parsed:
         started=first.cells["ISO date"],
         failure=failure if not parts else "",
         notes=tuple(notes[:MOST_NOTES]),
-        facts=facts,
+        facts={name: value for name, value in told.items() if value},
     )
 
 
@@ -256,7 +258,8 @@ def _phase(line: Line, notes: list[Note]) -> Phase | None:
     operations = sum(count.operations(name, seconds) for count in counts)
     told = operations if operations or not bytes_ else None
     notes += _less(line, name, counts)
-    return totals(name, seconds, bytes_, told, facts=_facts(line, counts, kinds))
+    facts = _facts(line, counts, kinds) | (_syncs(line) if name in ("write", "mixed") else {})
+    return totals(name, seconds, bytes_, told, facts=facts)
 
 
 def _less(line: Line, name: str, counts: Sequence[Count]) -> Iterator[Note]:
@@ -307,6 +310,18 @@ def _facts(line: Line, counts: Sequence[Count], kinds: Sequence[str]) -> dict[st
                 values_ = (value / 1e6 for value in cells)
                 facts[name + mark] = dict(zip(("minimum", "mean", "maximum"), values_, strict=True))
     return facts
+
+
+def _syncs(line: Line) -> dict[str, Json]:
+    """Whether data was synced: by nothing inside a phase, by --sync after it.
+
+    Nothing is known of what a configuration file asks for.
+    """
+    argv = argv_of(line.cells["command"])
+    if value_of(argv, "-c", "--configfile") is not None:
+        return {}
+    asked = value_of(argv, "--sync") is not None
+    return {"synced": False} | ({"sync_requested": "--sync"} if asked else {})
 
 
 def _first(line: Line) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
+from pathlib import PurePosixPath
 from string import digits
 
 from fsmatrix.results.evidence.values import Json
@@ -13,6 +15,11 @@ from fsmatrix.results.formats.elbencho.line import WHOLE
 _SECRETS = ("--s3key", "--s3secret", "--s3sessiontoken", "--svcpwfile")
 _MIXED = re.compile(r"(RWMIX|MIX-T)(\d{1,5})", re.ASCII)
 _SIZE = re.compile(r"(\d{1,15})([kmgtpe]?)", re.ASCII | re.IGNORECASE)
+# options whose values are files that no work is done on
+_FILES = frozenset({
+    "--configfile", "-c", "--csvfile", "--hostsfile", "--jsonfile", "--livecsv", "--livejson",
+    "--opslog", "--resfile", "--s3objprefix", "--svcpwfile", "--treefile",
+})  # fmt: skip
 _FLAGS = (
     "backward", "dirsharing", "infloop", "mmap", "nofdsharing", "norandalign", "readinline",
     "statinline", "strided", "verifydirect",
@@ -61,6 +68,21 @@ def value_of(argv: Sequence[str], *names: str) -> str | None:
         if name in names:
             return value if equals else following
     return None
+
+
+def place_of(argv: Sequence[str], on_directories: bool) -> str:
+    """Directories and devices of its paths, or the endpoints of S3; "" if none is a whole path.
+
+    Several are joined by ":", as fio has them.
+    """
+    words = pairwise(argv)
+    paths = [path for name, path in words if path.startswith("/") and name not in _FILES]
+    as_written = [on_directories or path.startswith("/dev/") for path in paths]
+    places = [
+        path if whole else str(PurePosixPath(path).parent)
+        for path, whole in zip(paths, as_written, strict=True)
+    ]
+    return value_of(argv, "--s3endpoints") or ":".join(dict.fromkeys(places))
 
 
 def iterations(argv: Sequence[str]) -> int:

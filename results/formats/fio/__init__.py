@@ -26,6 +26,7 @@ from fsmatrix.results.formats.base import (
     Parsed,
     ParseError,
     Span,
+    headless,
     is_older,
     overlapping,
 )
@@ -79,6 +80,7 @@ UNEVEN = frozenset(
      "continue_on_error", "read_iolog"}
 )  # fmt: skip
 PRINTING = 0.1  # seconds by which the time of an output may be off
+TOGETHER = 0.25  # seconds within which fio ends all jobs by exitall: it looks every 0.1 s
 EARLY = 0.98  # of the asked runtime; below it a time_based job ended early
 
 
@@ -139,6 +141,27 @@ FORMATS: tuple[Format, ...] = (
     Format("fio json", lambda text: MARK.search(text) is not None, parse),
 )
 TEXTS: tuple[Format, ...] = (Format("fio text", is_text, refuse_text),)
+# keys of a job, which no other program has together
+_JOB_KEYS = tuple(
+    re.compile(rf'"{key}"\s*:')
+    for key in (
+        "io_kbytes",
+        "bw_bytes",
+        "total_ios",
+        "drop_ios",
+        "clat_ns",
+        "usr_cpu",
+        "latency_ms",
+    )
+)
+
+
+def _is_rest(text: str) -> bool:
+    """Whether it is JSON of fio 3 that lost its beginning, where the version stands."""
+    return MARK.search(text) is None and all(key.search(text) for key in _JOB_KEYS)
+
+
+HEADLESS = headless("fio", _is_rest)
 
 
 # -- runs ------------------------------------------------------------------------------------
@@ -160,18 +183,22 @@ def _runs(document: Document, source: str) -> list[Parsed]:
         raise ParseError(source, document.line, f"fio's JSON gives no result: {reason}")
     jobs = in_turn(jobs)
     groups = sorted({job.group for job in jobs})
+    why = "was it ended" + ", or exitall" * _ended_together(jobs) + "?"
     return [
-        _run(document, version, [job for job in jobs if job.group == group], damages)
+        _run(document, version, [job for job in jobs if job.group == group], damages, why)
         for group in groups
     ]
 
 
-def _run(document: Document, version: str, jobs: Sequence[Job], damages: Sequence[str]) -> Parsed:
+def _run(
+    document: Document, version: str, jobs: Sequence[Job], damages: Sequence[str], why: str
+) -> Parsed:
     notes = [*document.notes, *(Note("recovered", text, document.line) for text in damages)]
     merged = _merged_by_fio(jobs)
     for job in jobs:
         sum_of = _merged_into(job) if merged else 1
-        notes += [*_job_notes(job, sum_of), *_how_it_ended(job, sum_of, _exits_together(document))]
+        ended = _how_it_ended(job, sum_of, _exits_together(document), why)
+        notes += [*_job_notes(job, sum_of), *ended]
     if merged:
         notes.append(Note("group-reporting", merged))
     moment = printed(document) / 1000.0
@@ -233,6 +260,18 @@ def _exits_together(document: Document) -> bool:
     return any(is_set({"": str(options.get("exitall", "0"))}, "") for options in every)
 
 
+def _ended_together(jobs: Sequence[Job]) -> bool:
+    """Whether all jobs ended when one had done what it was asked to.
+
+    So they do by --exitall, which is in no output when it is on the command line.
+    """
+    worked = [job for job in jobs if job.kind]
+    told = all(job.start for job in worked)
+    ends = [(job.start if told else job.delay or 0.0) + job.seconds for job in worked]
+    done = any(0 < (amount_of(job.options) or 0) <= job.covered for job in worked)
+    return done and len(ends) > 1 and max(ends) - min(ends) <= TOGETHER
+
+
 def _job_notes(job: Job, sum_of: int) -> list[Note]:
     """`sum_of`: how many jobs it is the sum of, 0 = unknown."""
     notes = []
@@ -284,8 +323,11 @@ def _emptied(job: Job) -> bool:
     return is_set(job.options, "loops") and is_set({"invalidate": "1", **job.options}, "invalidate")
 
 
-def _how_it_ended(job: Job, sum_of: int, exitall: bool) -> list[Note]:
-    """By its time, its amount, its steady state, another job (`exitall`), or too early."""
+def _how_it_ended(job: Job, sum_of: int, exitall: bool, why: str) -> list[Note]:
+    """By its time, its amount, its steady state, another job (`exitall`), or too early.
+
+    `why`: the question to ask then.
+    """
     notes = []
     asked = seconds_of(runtime_of(job.options))
     if not job.kind:
@@ -301,10 +343,10 @@ def _how_it_ended(job: Job, sum_of: int, exitall: bool) -> list[Note]:
         and not exitall
         and "latency_target" not in job.options  # its numbers are those of the last window
     ):
-        text = f"job {job.name} ran {job.seconds:g} s of the {asked:g} s it was asked to"
+        text = f"job {job.name} ran {job.seconds:g} s of the {asked:g} s it was asked to: {why}"
         notes.append(Note("ended-early", text, phase=job.kind))
     elif not exitall:
-        notes += _less(job, sum_of, asked)
+        notes += _less(job, sum_of, asked, why)
     ramp = seconds_of(job.options.get("ramp_time", "")) or 0.0
     shortest = min(job.seconds, asked) if asked else job.seconds
     if ramp and shortest < ramp:
@@ -315,7 +357,7 @@ def _how_it_ended(job: Job, sum_of: int, exitall: bool) -> list[Note]:
     return notes
 
 
-def _less(job: Job, sum_of: int, asked: float | None) -> Iterator[Note]:
+def _less(job: Job, sum_of: int, asked: float | None, why: str) -> Iterator[Note]:
     """Less than its amount, and no time ended it: it was killed, or its file is shorter.
 
     Only of plain jobs: others pass over a part of their files.
@@ -327,7 +369,7 @@ def _less(job: Job, sum_of: int, asked: float | None) -> Iterator[Note]:
         of_time = f" of {asked:g} s" if asked else ""
         text = (
             f"job {job.name} moved {format_size(job.covered, 1)} of the {format_size(amount, 1)} "
-            f"it was asked to, in {job.seconds:g} s{of_time}: was it ended?"
+            f"it was asked to, in {job.seconds:g} s{of_time}: {why}"
         )
         yield Note("less", text, phase=job.kind)
 
@@ -348,14 +390,27 @@ def _time_based(job: Job, sum_of: int) -> bool:
 
 
 def _differ(phase: Phase, jobs: Sequence[Job]) -> Note | None:
-    """Latencies that are not added up although jobs of the phase have histograms of them."""
+    """Latencies that are not added up although jobs of the phase have histograms of them.
+
+    Nothing of those of reads that verified: `verify-reads` says it.
+    """
     every = [d for job in jobs if job.kind == phase.name for d in (*job.directions, job.syncs) if d]
     kept = {kind.partition("/")[0] for kind in phase.latency}
     lost = [d.kind for d in every if d.latency is not None and d.kind not in kept]
-    if lost:
-        return Note("left-out", LATENCIES_DIFFER.format(lost[0]), phase=phase.name)
+    if lost and any(_are_of_both(job) for job in jobs if job.kind == phase.name):
+        return None
+    if lost:  # one kind may be lost for the sake of another
+        blank = [d.kind for d in every if d.latency is None]
+        text = LATENCIES_DIFFER.format([*blank, *lost][0])
+        return Note("left-out", text, phase=phase.name)
     plain = any(d.means and d.latency is None and not d.problems for d in every) and not kept
     return Note("left-out", NO_HISTOGRAM, phase=phase.name) if plain else None
+
+
+def _are_of_both(job: Job) -> bool:
+    """Whether the latencies of its reads are left out, as they are of its verification too."""
+    told = any(key == "verify-reads" for key, _ in job.remarks)
+    return told and any(d.latency is None and not d.means for d in job.directions)
 
 
 def _merged_by_fio(jobs: Sequence[Job]) -> str:

@@ -143,6 +143,7 @@ def _facts(parts: Sequence[tuple[str, Phase]]) -> PhaseFacts:
         direct=all(facts.direct for _, facts in every),
         read_bytes=_sum([facts.read_bytes for _, facts in every]),
         write_bytes=_sum([facts.write_bytes for _, facts in every]),
+        shares_estimated=any(facts.shares_estimated for _, facts in every) or None,
         latency=_means([facts.latency for _, facts in every]),
         directions=None
         if first.directions is None

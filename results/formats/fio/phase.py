@@ -66,6 +66,7 @@ class PhaseFacts(Stored):
     # of a mixed phase; where fio adds both up, the shares that its options ask for
     read_bytes: int | None = None
     write_bytes: int | None = None
+    shares_estimated: bool | None = None  # whether these two are only about so, by rwmixread
     overlap: float | None = None  # of the nodes' windows, 0..1
 
 
@@ -83,7 +84,7 @@ def phase_of(name: str, jobs: Sequence[Job], began: float) -> Phase:
         for kind in kinds
     }
     timed = [*every, *(job.syncs for job in jobs if job.syncs)]
-    read, written = _shares(jobs) if name == "mixed" else (None, None)
+    read, written, exact = _shares(jobs) if name == "mixed" else (None, None, True)
     facts = PhaseFacts(
         window_source="job_start" if began else "runtime",
         synced=all(_synced(job) for job in jobs),
@@ -94,6 +95,7 @@ def phase_of(name: str, jobs: Sequence[Job], began: float) -> Phase:
         directions=directions if kinds not in ([name], ["mixed"]) or "trim" in kinds else None,
         read_bytes=read,
         write_bytes=written,
+        shares_estimated=None if exact else True,
     )
     errors = [max(job.ignored_errors, int(job.error != 0)) for job in jobs]
     by_errno = Counter(
@@ -154,23 +156,26 @@ def _kinds(directions: Sequence[Direction]) -> list[str]:
     return list(dict.fromkeys(direction.kind for direction in directions))
 
 
-def _shares(jobs: Sequence[Job]) -> tuple[int, int]:
-    """Bytes read and written; of a sum of both, as its options divide it."""
+def _shares(jobs: Sequence[Job]) -> tuple[int, int, bool]:
+    """Bytes read and written, and whether exactly; of a sum of both, as its options divide it."""
     read = written = 0
+    exact = True
     for job in jobs:
-        of_sums = sum(_written_of(d, job.options) for d in job.moved if d.kind == "mixed")
+        sums = [_written_of(d, job.options) for d in job.moved if d.kind == "mixed"]
+        of_sums = sum(bytes_ for bytes_, _ in sums)
+        exact = exact and all(sure for _, sure in sums)
         read += sum(d.bytes for d in job.moved if d.kind in ("read", "mixed")) - of_sums
         written += sum(d.bytes for d in job.moved if d.kind == "write") + of_sums
-    return read, written
+    return read, written, exact
 
 
-def _written_of(both: Direction, options: Mapping[str, str]) -> int:
-    """Bytes written of a sum of reads and writes.
+def _written_of(both: Direction, options: Mapping[str, str]) -> tuple[int, bool]:
+    """Bytes written of a sum of reads and writes, and whether exactly.
 
     Two sizes of blocks tell it exactly; else rwmixread, a share of the operations, does about.
     """
     if "trim" in rw_of(options):
-        return both.bytes
+        return both.bytes, True
     first, comma, second = (options.get("bs") or options.get("blocksize") or "").partition(",")
     sizes = [size_of(text, kb_base(options)) for text in (first, second.partition(",")[0])]
     of_read, of_write = sizes[0] or 1, (sizes[1] if comma and second else sizes[0]) or 1
@@ -178,9 +183,9 @@ def _written_of(both: Direction, options: Mapping[str, str]) -> int:
     if of_read != of_write and None not in sizes:
         writes, rest = divmod(both.bytes - both.operations * of_read, of_write - of_read)
         if rest == 0 and 0 <= writes <= both.operations:
-            return writes * of_write
+            return writes * of_write, True
     weight = share * of_write
-    return round(both.bytes * weight / (weight + (1 - share) * of_read))
+    return round(both.bytes * weight / (weight + (1 - share) * of_read)), False
 
 
 def _read_share(options: Mapping[str, str]) -> float:

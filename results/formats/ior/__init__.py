@@ -17,6 +17,7 @@ from fsmatrix.results.formats.base import (
     Parsed,
     ParseError,
     aged,
+    headless,
     overlapping,
 )
 from fsmatrix.results.formats.ior.as_csv import HEADER, RankTimes, parse_ranks, read_csv
@@ -139,3 +140,17 @@ FORMATS: tuple[Format, ...] = (
     Format("ior-csv", is_csv, parse),
     Format("ior-text", is_text, parse),
 )
+# what IOR prints below its rows
+_REST = re.compile(
+    r"^ *Operation +Max\(MiB\) +Min\(MiB\) +Mean\(MiB\)"
+    r"|^ *Max (?:Write|Read): +[\d.]+ MiB/sec \([\d.]+ MB/sec\)",
+    re.MULTILINE,
+)
+
+
+def _is_rest(text: str) -> bool:
+    """Whether it is an output's end alone: its summary, without a row."""
+    return _REST.search(text) is not None and not (is_text(text) or is_csv(text) or is_json(text))
+
+
+HEADLESS = headless("IOR", _is_rest)

@@ -17,6 +17,7 @@ from fsmatrix.results.formats.base import Note
 
 MIB = 1 << 20
 KIB = 1 << 10
+COARSE = 1e-4  # IOR prints a time below 1 s, and all of a CSV and a JSON, with 4 digits or 6
 LONGEST_LINE = 1 << 16  # IOR prints none longer; what is longer is foreign
 MOST_WARNINGS = 20
 MOST_NOTES = 100
@@ -117,6 +118,19 @@ class Row:
     stonewall: Mapping[str, float] = field(default_factory=dict)  # columns of iterations
     wrong: int = 0  # wrong data found by a check
     tasks: int | None = None  # CSV
+
+    @property
+    def coarse(self) -> bool:
+        """Whether somebody rounded its numbers, or cut them: none has more than three digits."""
+        return min(value.half for value in self.numbers.values()) > COARSE
+
+    def within(self, name: str) -> Number:
+        """Where the truth of a number lies: of a coarse one from 1.1 halves below (it was rounded
+        twice, 0.0574989 to 0.0575 to 0.058) to 2 above (it was cut)."""
+        value = self.numbers[name]
+        if not self.coarse:
+            return value
+        return Number(value.value + 0.45 * value.half, 1.55 * value.half)
 
 
 @dataclass

@@ -19,6 +19,7 @@ from fsmatrix.results.formats.ior.rows import (
     transfer_size,
 )
 from fsmatrix.results.record import Phase
+from fsmatrix.results.units import plural
 
 LONGEST = 1e9  # seconds; more is no measurement
 PHASES = ("write", "read")
@@ -107,8 +108,16 @@ def _phase(
                 f"iteration {index}: its bytes are rate x time, rounded to transfers (IOR tells "
                 "them in a message that is not here)"
             )
+            told = test.settings.get("stonewall") or expected(test) is not None
+            if row.coarse and not told:
+                text = f"iteration {index}: its bytes are the fewest that its rounded numbers allow"
             notes.append(Note("derived-amount", text, row.line, name))
         kept.append(timed_row)
+    zero = [part.row for part in kept if part.row.coarse and not part.row.numbers["total"].value]
+    if zero:
+        below = 2 * max(row.numbers["total"].half for row in zero)
+        text = f"times are printed as 0, which is below {below:g} s: they are bytes / rate"
+        notes.append(Note("derived-amount", text, zero[0].line, name))
     if not kept and not test.errors:
         notes.append(Note("recovered", f"no iteration of {name} can be used", 0, name))
     return nested(name, kept, test.settings, source), notes
@@ -188,7 +197,8 @@ def _failure(output: Output, test: Test, problems: Sequence[str]) -> str:
         if wanted and (have > wanted or (fewer and have < wanted)):
             reasons.append(f"{name} has {have} of {wanted} iterations")
     if test.damaged:
-        reasons.append(f"{test.damaged} results are damaged")
+        are = "is" if test.damaged == 1 else "are"
+        reasons.append(f"{plural(test.damaged, 'result')} {are} damaged")
     if test.conflicts:
         reasons.append(f"contradictory values of {', '.join(sorted(test.conflicts))}")
     if not reasons and not test.rows:

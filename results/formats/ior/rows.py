@@ -53,7 +53,7 @@ def merge(test: Test, argv: Sequence[str]) -> None:
         settings.setdefault(name, whole(summary.get(name, "")))
     for name in ("transfer_size", "block_size"):
         printed = settings.pop(f"{name}_printed", None)
-        column = {_whole_bytes(row.numbers[COLUMN[name]]) for row in test.rows}
+        column = {_whole_bytes(row.numbers[COLUMN[name]], row.coarse) for row in test.rows}
         settings.setdefault(
             name,
             _exact(
@@ -92,9 +92,10 @@ def _exact(printed: Number | None, *candidates: int | None) -> int | None:
     return None
 
 
-def _whole_bytes(column: Number) -> int | None:
-    """Bytes of a column in KiB, if it is printed finely enough to be exact."""
-    return round(column.value * KIB) if column.half * KIB < 0.5 else None
+def _whole_bytes(column: Number, coarse: bool) -> int | None:
+    """Bytes of a column in KiB, if it is printed that finely, or rounded to a plain "4.0"."""
+    exact = column.half * KIB < 0.5 or (coarse and column.value.is_integer())
+    return round(column.value * KIB) if exact else None
 
 
 def expected(test: Test) -> int | None:
@@ -113,7 +114,7 @@ def expected(test: Test) -> int | None:
 # -- one iteration ---------------------------------------------------------------------------
 def _spans(row: Row, bytes_: int) -> tuple[Number, Number]:
     """The window (seconds) as the rate tells it, and as it was printed."""
-    rate, total = row.numbers["bandwidth"], row.numbers["total"]
+    rate, total = row.within("bandwidth"), row.within("total")
     low = bytes_ / MIB / rate.high
     high = bytes_ / MIB / rate.low if rate.low > 0 else math.inf
     half = (high - low) / 2
@@ -126,10 +127,11 @@ def iteration(row: Row, bytes_: int, exact: bool = True) -> Iteration:
     by_rate, total = _spans(row, bytes_)
     low, high = max(by_rate.low, total.low), min(by_rate.high, total.high)
     if low > high * (1 + 1e-9):
+        which = "" if row.iteration is None else f", iteration {row.iteration}"
         text = (
-            f"{row.access}, iteration {row.iteration}: {bytes_} bytes at "
+            f"{row.access}{which}: {bytes_} bytes at "
             f"{row.numbers['bandwidth'].value:g} MiB/s need {by_rate.value:.6g} s, "
-            f"the printed time is {total.value:g} s"
+            f"the printed time is {row.numbers['total'].value:g} s"
         )
         return Iteration(row, bytes_, exact, by_rate.value, text)
     return Iteration(row, bytes_, exact, (low + high) / 2, "")
@@ -162,9 +164,8 @@ def transfer_size(row: Row, settings: Settings) -> int:
 
 def _derived(row: Row, test: Test, any_amount: bool) -> Iteration | None:
     """Bytes from rate x time: a multiple of what all tasks move at once, if only one fits."""
-    rate, total = row.numbers["bandwidth"], row.numbers["total"]
-    low, high = max(rate.low, 0) * max(total.low, 0) * MIB, rate.high * total.high * MIB
-    if not 0 < low <= high <= LARGEST:
+    low, high = _amounts(row)
+    if not (row.coarse or low > 0) or not low <= high <= LARGEST:
         return None
     block, transfer = round(row.numbers["block"].value * KIB), transfer_size(row, test.settings)
     tasks = count_of(test.settings, "tasks") or 0
@@ -174,7 +175,23 @@ def _derived(row: Row, test: Test, any_amount: bool) -> Iteration | None:
     first, last = math.ceil(low / unit), math.floor(high / unit)
     if first == last > 0:
         return iteration(row, first * unit)
-    if not any_amount or last < first:
+    if row.coarse and not any_amount:
+        return _fewest(row, test, unit)
+    if not any_amount or last < first or low <= 0:
         return None
     middle = max(round((low + high) / 2 / transfer), 1) * transfer
     return iteration(row, middle, exact=False)
+
+
+def _amounts(row: Row) -> tuple[float, float]:
+    """Fewest and most bytes that its rate and its time allow."""
+    rate, total = row.within("bandwidth"), row.within("total")
+    return max(rate.low, 0) * max(total.low, 0) * MIB, rate.high * total.high * MIB
+
+
+def _fewest(row: Row, test: Test, unit: int) -> Iteration | None:
+    """The least multiple of `unit` bytes that all rows of a test, which move as much, allow."""
+    amounts = [_amounts(other) for other in test.rows if other.moved is None]
+    first = max(1, *(math.ceil(low / unit) for low, _ in amounts))
+    last = min(math.floor(high / unit) for _, high in amounts)
+    return iteration(row, first * unit, exact=first == last) if first <= last else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from fsmatrix.results.formats.base import (
     Parsed,
     ParseError,
     aged,
+    headless,
     overlapping,
     shared_facts,
     totals,
@@ -23,7 +25,7 @@ from fsmatrix.results.formats.base import (
 from fsmatrix.results.formats.mdtest.argv import Tree
 from fsmatrix.results.formats.mdtest.phases import Phases
 from fsmatrix.results.formats.mdtest.ranks import Ranks, read_ranks
-from fsmatrix.results.formats.mdtest.text import LAUNCHED, Problem, Run, Test, runs_of
+from fsmatrix.results.formats.mdtest.text import LAUNCHED, NAMES, Problem, Run, Test, runs_of
 from fsmatrix.results.record import Phase
 
 OLDEST = "1.9"  # version: so the mdtest of IOR 3.2 calls itself
@@ -98,7 +100,7 @@ def _damaged(run: Run) -> str:
 def _results(run: Run, ranks: str, created: int | None) -> Iterator[Parsed]:
     facts: dict[str, Json] = {
         "finished": run.finished,
-        "directory": (run.options or {}).get("directory"),
+        "directory": _directory(run),
     }
     whole = Parsed(
         engine="mdtest",
@@ -116,6 +118,12 @@ def _results(run: Run, ranks: str, created: int | None) -> Iterator[Parsed]:
         return
     for test in run.tests:
         yield _result(run, test, ranks, whole, created)
+
+
+def _directory(run: Run) -> str:
+    """Where it worked: as its option -d says; as its line "Path" where that is no whole path."""
+    asked = str((run.options or {}).get("directory", ""))
+    return asked if asked.startswith("/") or not run.path else run.path
 
 
 def _result(run: Run, test: Test, ranks: str, whole: Parsed, created: int | None) -> Parsed:
@@ -282,4 +290,16 @@ def _iteration(part: Phase, seconds: float) -> dict[str, float]:
     return {**done, "seconds": seconds, **({"iops": rates[0]} if len(rates) == 1 else {})}
 
 
+# a line of a summary: the only table with these names and at least three numbers of mdtest's
+_ROW = re.compile(
+    rf"^ *({'|'.join(NAMES)}) *:? +\d+\.\d{{3}}(?: +\d+\.\d{{3}}){{2,}} *$", re.MULTILINE
+)
+
+
+def _is_rest(text: str) -> bool:
+    """Whether it is what mdtest prints below its first lines: two phases of a summary."""
+    return not recognises(text) and len(set(_ROW.findall(text))) > 1
+
+
 FORMATS: tuple[Format, ...] = (Format("mdtest-text", recognises, parse),)
+HEADLESS = headless("mdtest", _is_rest)

@@ -33,6 +33,7 @@ LAUNCHED = re.compile(
 _EDGE = re.compile(r"\s*-- (started|finished) at (.{1,80}) --")
 _BANNER = re.compile("-- started at ")
 _COMMAND = "Command line used: "
+_PATH = re.compile(r"Path *: (.+)")
 _TASKS = re.compile(
     rf"{NUMBER} tasks, {NUMBER} (files/directories|files|directories|file)", re.ASCII
 )
@@ -162,6 +163,7 @@ class Run:
     options: dict[str, Scalar] | None = None
     command_line: int = 0
     command_error: str = ""
+    path: str = ""  # as its head says; 3.2 and 3.3 print the parent of a directory that is new
     status_items: set[int] = field(default_factory=set)
     tests: list[Test] = field(default_factory=list)
     problems: dict[str, Problem] = field(default_factory=dict)
@@ -210,6 +212,8 @@ class Scanner:
             self._command(self._run, line.removeprefix(_COMMAND), number)
         elif tasks := _TASKS.fullmatch(line):
             self._tasks(self._run, tasks, number)
+        elif not self._run.tests and (path := _PATH.fullmatch(line)):
+            self._run.path = self._run.path or path[1].strip()
         elif self._run.tests and (summary := _SUMMARY.fullmatch(line)):
             self._summary(self._run, summary, number)
         elif self._table is not None and line.startswith(_HEADING):

@@ -16,6 +16,7 @@ from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.formats.registry import recognise
 from fsmatrix.results.metrics import bandwidth, iops, window
 from fsmatrix.results.record import Phase
+from fsmatrix.suite.importing.imported import Source, records
 from tests.results.damage import damaged
 
 DATA = Path(__file__).parents[2] / "data" / "elbencho"
@@ -61,6 +62,43 @@ def test_what_is_verified_takes_time_of_the_window(word: str, name: str) -> None
     run = elbencho.parse(FILE.replace('"--rand"', f'"--rand" "{word}" "1"'), "file.csv")[0]
     assert [n.phase for n in run.notes if n.key == "verify-in-window"] == [name]
     assert "verify-in-window" not in keys(elbencho.parse(FILE, "file.csv")[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        (
+            '"--csvfile" "/home/u/f.csv" "--nolive" "/mnt/a/f" "/mnt/b/f" "/mnt/b/g"',
+            "/mnt/a:/mnt/b",
+        ),
+        ('"/dev/sdx" "-b" "4k"', "/dev/sdx"),
+        ('"--s3endpoints" "http://s3:9000" "--csvfile" "/home/u/f.csv" "bucket"', "http://s3:9000"),
+        ('"--csvfile" "/home/u/f.csv" "d/f"', None),
+    ],
+)
+def test_the_place_is_that_of_the_paths_of_the_command(arguments: str, place: str | None) -> None:
+    text = FILE.replace(
+        '"-b" "4k" "--csvfile" "file.csv" "--label" "my test" "--nolive" "d/f"', arguments
+    )
+    assert elbencho.parse(text, "file.csv")[0].facts.get("directory") == place
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("--nolive", "and no fsync was requested"),
+        ("--sync", "and --sync syncs only a part of it, or after the window"),
+        ("-c", "and the output does not say whether it was synced"),
+    ],
+)
+def test_the_command_tells_whether_it_was_synced(word: str, said: str) -> None:
+    text = FILE.replace('"--nolive"', f'"{word}" "x"')
+    source = Source("file.csv", "ab" * 32, "elbencho-csv", "", "", {})
+    run, mixed, _ = records(elbencho.parse(text, "file.csv"), source, {})
+    for record in (run, mixed):
+        (found,) = (each for each in record.findings if each.audit == "write-not-flushed")
+        assert said in found.message
+    assert "synced" not in {p.name: p for p in run.phases}["read"].facts
 
 
 def test_direct_io_is_a_fact_and_an_old_version_is_named() -> None:

@@ -65,6 +65,21 @@ def test_reads_of_verification_are_no_work_of_a_mixture_nor_is_their_time() -> N
     assert "1054 of its reads" in audits("3.33-verify-randrw.json")["verify-reads"]
 
 
+def test_latencies_of_work_and_verification_are_left_out_for_that_reason() -> None:
+    found = audits("3.33-verify-randrw.json")
+    assert "those of the reads are of both" in found["verify-reads"]
+    assert "left-out" not in found
+
+
+def test_the_kind_of_which_there_is_no_histogram_is_named() -> None:
+    """The other one is left out too: a mean needs both."""
+    data = changed("3.33-verify-randrw.json", verify=None)
+    del data["jobs"][0]["read"]["clat_ns"]["bins"]
+    (run,) = parse(json.dumps(data), "made")
+    (said,) = (note.message for note in run.notes if note.key == "left-out")
+    assert said.startswith("the latencies of read are not added up")
+
+
 @pytest.mark.parametrize("rw", ["rw", "readwrite", "randrw:8"])
 def test_every_spelling_of_a_mixture_is_one(rw: str) -> None:
     assert totals_of(the_phase("3.33-verify-randrw.json", rw=rw))[:2] == (8 << 20, 2048)
@@ -241,8 +256,8 @@ def test_options_that_ask_for_nothing(options: dict[str, str]) -> None:
 def test_a_sum_of_both_directions_is_judged_by_the_options() -> None:
     both, mixed = audits("3.33-unified-both.json"), audits("3.33-unified-mixed.json")
     assert set(both) == set(mixed) == {"write-not-flushed"}
-    assert "4.32 MB" in both["write-not-flushed"]
-    assert "4.19 MB" in mixed["write-not-flushed"]
+    assert "of 4.32 MB written" in both["write-not-flushed"]
+    assert "of about 4.19 MB written" in mixed["write-not-flushed"]
     some = audits("3.33-unified-mixed.json", rwmixread="75")["write-not-flushed"]
     assert "2.1 MB" in some
     assert audits("3.33-unified-mixed.json", direct="1") == {}
@@ -575,3 +590,32 @@ def test_latencies_without_histograms_are_said_to_be_left_out() -> None:
     del data["jobs"][0]["write"]["clat_ns"]["bins"]
     (run,) = parse(json.dumps(data), "")
     assert any("no histogram" in note.message for note in run.notes if note.key == "left-out")
+
+
+@pytest.mark.parametrize(
+    ("size", "ran", "asked"),
+    [
+        ("2m", 1000, "was it ended, or exitall?"),  # the other one did all of it, just then
+        ("2m", 9000, "was it ended?"),
+        ("30m", 1000, "was it ended?"),  # neither did all of it
+    ],
+)
+def test_jobs_that_ended_with_one_that_was_done_may_have_been_told_to(
+    size: str, ran: int, asked: str
+) -> None:
+    """--exitall on the command line is in no output."""
+    data = json.loads(jobs_of({"size": "30m"}, {"size": size}))
+    data["jobs"][1]["write"]["runtime"] = ran
+    data["jobs"][1]["job_start"] = data["jobs"][0]["job_start"] = 0
+    (run,) = parse(json.dumps(data), "")
+    assert next(n.message for n in run.notes if n.key == "less").endswith(asked)
+
+
+def test_shares_of_a_sum_are_exact_where_sizes_of_blocks_tell_them() -> None:
+    equal, other = (the_phase("3.33-unified-mixed.json", bs=f"4k,{each}") for each in ("4k", "8k"))
+    assert equal.facts["shares_estimated"] is True
+    assert "shares_estimated" not in other.facts
+    assert "shares_estimated" not in the_phase("3.33-unified-both.json").facts
+    runs = [("a", run_of("3.33-unified-mixed.json")), ("b", run_of("3.33-unified-mixed.json"))]
+    assert merge(runs).phases[0].facts["shares_estimated"] is True
+    assert "shares_estimated" not in the_phase("3.33-unified-mixed.json", rw="trimwrite").facts

@@ -367,3 +367,54 @@ def test_an_older_version_is_read_and_named() -> None:
     assert (write.name, write.bytes.sum()) == ("write", 16 * 200 * MIB)
     assert write.bytes.sum() / write.end.max() == pytest.approx(158.39 * MIB, rel=1e-3)
     assert run.options["reorder_random"] is True
+
+
+# -- what somebody has rounded ---------------------------------------------------------------
+def rounded(text: str, digits: int, cut: bool) -> str:
+    """All decimals of a text's results as a person would keep them: rounded, or cut off."""
+
+    def keep(match: re.Match[str]) -> str:
+        return (
+            match[0][: match[0].index(".") + 1 + digits] if cut else f"{float(match[0]):.{digits}f}"
+        )
+
+    rows = r"^ *(?:write|read)\b.*$|^ *\"(?:\w+Time|\w+iB|iops|latency)\".*$"
+    number = rf"\d+\.\d{{{digits + 1},}}"
+    return re.sub(rows, lambda row: re.sub(number, keep, row[0]), text, flags=re.M)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("digits", [1, 2, 3])
+# but for a JSON that a stonewall ended: its bytes are rate x time, as exact as the time
+@pytest.mark.parametrize("name", [name for name in GOOD if name != "ior-4.1-wearout.json"])
+def test_rounded_numbers_are_believed_as_far_as_their_digits_go(
+    name: str, digits: int, cut: bool
+) -> None:
+    again = ior.parse(rounded(text_of(name), digits, cut), name)
+    for one, other in zip(runs(name), again, strict=True):
+        assert (one.failure, one.options) == (other.failure, other.options)
+        assert "contradiction" not in keys(other)
+        for before, after in zip(one.phases, other.phases, strict=True):
+            assert before.bytes.tolist() == after.bytes.tolist()
+            assert window(after) == pytest.approx(window(before), rel=2e-2)
+
+
+def test_what_is_computed_from_rounded_numbers_says_so() -> None:
+    (run,) = ior.parse(rounded(text_of("ior-random.csv"), 1, cut=True), "x")
+    notes = {note.message for note in run.notes if note.key == "derived-amount"}
+    assert notes == {
+        "iteration 0: its bytes are the fewest that its rounded numbers allow",
+        "iteration 1: its bytes are the fewest that its rounded numbers allow",
+        "times are printed as 0, which is below 0.1 s: they are bytes / rate",
+    }
+
+
+@pytest.mark.parametrize(("printed", "wrong"), [("0.1   0  ", "0.3   0  "), ("495.4", "49.5")])
+def test_rounded_numbers_that_contradict_each_other_are_still_damage(
+    printed: str, wrong: str
+) -> None:
+    text = rounded(text_of("ior-4.0.0-fpp.txt"), 1, cut=False)
+    row = next(line for line in text.split("\n") if line.startswith("write  "))
+    assert printed in row + "  "
+    (run,) = ior.parse(text.replace(row, (row + "  ").replace(printed, wrong)), "x")
+    assert (run.failure, "contradiction" in keys(run)) == ("1 result is damaged", True)

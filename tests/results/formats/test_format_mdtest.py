@@ -363,3 +363,10 @@ def test_rates_follow_from_what_is_printed(rates: list[float]) -> None:
     deviation = (squares / (count - 1)) ** 0.5 if count > 1 else 0.0
     row = Row(*(round(x, 3) for x in (max(rates), min(rates), mean, deviation)))
     assert each_rate(row, count) == pytest.approx(sorted(rates, reverse=True), abs=0.005)
+
+
+def test_the_place_is_that_of_the_head_where_the_option_is_no_whole_path() -> None:
+    assert only("3.2.1").facts["directory"] == "/mnt/scratch/md"
+    for option in ('"-d" "md"', ""):
+        text = TEXTS["3.2.1"].replace('"-d" "/mnt/scratch/md"', option)
+        assert mdtest.parse(text, "x")[0].facts["directory"] == "/mnt/scratch"

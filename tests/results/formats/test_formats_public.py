@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from fsmatrix.results.formats import dbench, elbencho, fio, io500, ior, mdtest
 from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.formats.labels import runs_of, unlabelled
 from fsmatrix.results.formats.mdtest.text import Row, contradiction_of
-from fsmatrix.results.formats.registry import recognise
+from fsmatrix.results.formats.registry import matching, recognise
 from fsmatrix.results.metrics import iops, window
 from tests.results.ior_outputs import DATA as IOR
 
@@ -390,3 +391,52 @@ def test_blanks_quotes_and_line_ends_of_pages_are_those_of_programs(name: str) -
     for page in pages:
         (after,) = unlabelled(page)
         assert after == expected
+
+
+# -- what lost its first lines ------------------------------------------------------------------
+FIO_JSON = (DATA.parent / "fio" / "3.33-direct.json").read_text()
+IOR_TEXT = (IOR / "ior-4.0.0-fpp.txt").read_text()
+MDTEST = text_of("mdtest-plain")
+MDTEST_4 = (DATA.parent / "import" / "mdtest-4.0.0.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        (FIO_JSON[400:], "fio"),
+        (MDTEST[MDTEST.index("Path: ") :], "mdtest"),
+        (MDTEST[MDTEST.index("SUMMARY") :], "mdtest"),
+        (MDTEST_4[MDTEST_4.index("SUMMARY") :], "mdtest"),
+        (MDTEST_4[MDTEST_4.index("   File creation") :], "mdtest"),
+        (IOR_TEXT[IOR_TEXT.index("Summary of all") :], "IOR"),
+        ("Max Write: 663.8 MiB/sec (696.1 MB/sec)\n", "IOR"),
+    ],
+)
+def test_what_lost_its_first_lines_is_named_and_not_imported(text: str, program: str) -> None:
+    (found,) = matching(text)
+    with pytest.raises(ParseError, match=f"{program}'s output, and its first lines are missing"):
+        found.format.parse(text, "x")
+
+
+def test_only_what_lost_its_first_lines_is_taken_for_such() -> None:
+    """Whole outputs of all programs are not, nor what other programs print and people write."""
+    data, docs = DATA.parent, DATA.parents[2] / "docs"
+    names = [*data.rglob("*.txt"), *data.rglob("*.json"), *data.rglob("*.csv"), *docs.glob("*.md")]
+    for name in names:
+        found = [known.family for known in matching(name.read_text(errors="replace"))]
+        assert not [family for family in found if family.endswith("-headless")], name
+    kept = {"jobs": [{"jobname": "a", "read": {"io_kbytes": 4, "bw_bytes": 9, "total_ios": 1}}]}
+    for text in (
+        json.dumps(kept),
+        '{"write": {"bw_bytes": 1, "iops": 2.0, "clat_ns": {"mean": 3}}, "usr_cpu": 1}',
+        "   File creation : 12.000 per second\n   File stat: 3\n",
+        "File creation 8053.735\nFile stat 285288.229\n",
+        "SUMMARY: (of 3 iterations) all passed\n",
+        "Operation   Max   Min\nwrite 1 2\nMax Write: 12 MB\n",
+    ):
+        assert matching(text) == []
+
+
+def test_an_output_beside_the_end_of_another_is_imported_and_that_is_told() -> None:
+    text = IOR_TEXT + MDTEST[MDTEST.index("SUMMARY") :]
+    assert [known.family for known in matching(text)] == ["ior", "mdtest-headless"]

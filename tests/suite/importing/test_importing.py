@@ -292,6 +292,26 @@ def test_outputs_of_different_storage_without_a_target_are_told(tmp_path: Path) 
     assert (added.kept, added.mixed) == (1, asked)
 
 
+LINES = "\n".join((PUBLIC.parent / "elbencho" / "file.csv").read_text().split("\n")[:3]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ((PUBLIC / "mdtest-plain.txt").read_text(), "/home/u/mdtest"),
+        (LINES.replace("d/f", "/mnt/a/f"), "/mnt/a/f"),
+        (LINES.replace("d/f", "/dev/a"), "/dev/a"),
+    ],
+)
+def test_the_place_is_that_of_the_head_or_of_the_command(
+    tmp_path: Path, text: str, own: str
+) -> None:
+    for number in (1, 2):
+        (tmp_path / f"{number}.txt").write_text(text.replace(own, f"{own[:5]}{number}{own[5:]}"))
+    other = Import(tmp_path / "o.h5", labeller((), None)).run(find([tmp_path], frozenset()))
+    assert other.mixed.startswith("2 directories and no target")
+
+
 def test_runs_of_equal_cases_are_counted_apart(tmp_path: Path) -> None:
     folder = outputs(tmp_path / "in", "/mnt/a", "/mnt/a", "/mnt/a")
     (folder / "worlds.txt").write_text((PUBLIC / "ior-worlds-sequence.txt").read_text())
