@@ -94,9 +94,13 @@ def _claimed(path: Path) -> str:
 
 
 def way_refusal(device: str) -> str:
-    """Why root does not follow a device's name: others could lead it to another device."""
+    """Why root does not follow a device's name: others could lead it to another device.
+
+    Empty too for one that leads nowhere.
+    """
+    path = Path(device).expanduser().absolute()
     remedy = "name it by a path that is root's, such as one in /dev/disk/by-id"
-    return shared_refusal(Path(device).expanduser().absolute(), remedy)
+    return shared_refusal(path, remedy) if path.exists() else ""
 
 
 def refusal(device: str, expected_serial: str, our_uuid: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import time
@@ -164,7 +165,11 @@ def open_files(pid: int) -> list[Path]:
     files = []
     try:
         for link in Path(f"/proc/{pid}/fd").iterdir():
-            files.append(link.readlink())
+            try:
+                files.append(link.readlink())
+            except OSError as error:
+                if error.errno != errno.ENAMETOOLONG:  # deeper than a path may be: none of ours
+                    raise
     except (FileNotFoundError, ProcessLookupError):
         pass  # it ended, or closed it, meanwhile
     return files

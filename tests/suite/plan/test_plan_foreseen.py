@@ -137,6 +137,7 @@ SHOWN_BY_A_RUN = {
     "interception-missed": "outputs",
     "replay-fidelity": "operations",
     "lhcb-histogram": "operations",
+    "idle-workers": "operations",
 }
 
 
