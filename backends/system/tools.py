@@ -60,21 +60,24 @@ def refusal(name: str, folder: str | None = None) -> str:
 
     In a sentence with the remedy.
     """
-    return _refused("run", _first(name, folder) or "")
+    program = _first(name, folder)
+    reason = _distrust(program) if program else ""
+    return (
+        f"root does not run {program}: {reason}; mend that, or vouch for its folder: "
+        f"FSMATRIX_PATH={Path(program).parent}"
+        if program and reason
+        else ""
+    )
 
 
 def load_refusal(library: str) -> str:
     """Why root's ranks load no such library (empty: they do, or it is none), with the remedy."""
-    return _refused("load", library)
-
-
-def _refused(verb: str, file: str) -> str:
-    reason = _distrust(file) if file else ""
-    if not reason:
-        return ""
+    reason = _distrust(library) if library else ""
     return (
-        f"root does not {verb} {file}: {reason}; mend that, or vouch for its folder: "
-        f"FSMATRIX_PATH={Path(file).parent}"
+        f"root does not load {library}: {reason}; mend that, or vouch for its folder: "
+        f"FSMATRIX_PATH={Path(library).parent}"
+        if reason
+        else ""
     )
 
 
