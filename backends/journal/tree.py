@@ -182,7 +182,7 @@ def emptied_elsewhere(folder: Path, tag: str) -> bool:
     if handle is None:
         return False
     own = os.fstat(handle)
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, NotADirectoryError):
         now = folder.lstat()
         if (now.st_dev, now.st_ino) == (own.st_dev, own.st_ino):
             return False

@@ -21,7 +21,7 @@ from fsmatrix.backends.journal.journal import Entry, Journal
 from fsmatrix.backends.journal.proof import LeftAlone
 from fsmatrix.backends.journal.rollback import undo_image
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.system.files.trusted import shared_refusal
+from fsmatrix.backends.system.files.trusted import RESULTS, shared_refusal
 from fsmatrix.backends.system.files.written import expand, place_of
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.system.workfolder import work_folder
@@ -42,6 +42,8 @@ def folder_refusal(folder: Path, size: int, direct: bool) -> str:
     nearest one above it is asked.
     """
     place = next(path for path in (folder, *folder.parents) if path.exists())
+    if reason := shared_refusal(place, RESULTS):
+        return reason
     try:
         descriptor = os.open(place, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:

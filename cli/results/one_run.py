@@ -84,16 +84,13 @@ class OneRun:
 
 def read(results: Path, wanted: str) -> OneRun:
     """The run of that id, or the only one whose id begins so."""
-    from fsmatrix.results.files.campaign.campaignread import entries, reading
+    from fsmatrix.results.files.campaign.campaignread import reading, run_of
     from fsmatrix.results.files.store import Store
 
     if results.is_file():
         with reading(results) as file:
             ids = list(dict.fromkeys(each.decode() for each in file["run_id"][...].tolist()))
-            run = _named(results, wanted, ids)
-            return next(
-                _of_entry(entry) for entry in entries(file) if entry.rows[0].texts["run_id"] == run
-            )
+        return _of_entry(run_of(results, _named(results, wanted, ids)))
     store = Store.open(results)
     return _of_record(store.read(_named(results, wanted, store.ids())))
 

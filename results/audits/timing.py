@@ -154,11 +154,11 @@ def idle_workers(record: RunRecord) -> Iterator[Remark]:
         idle, workers = int((phase.operations == 0).sum()), phase.operations.size
         if not idle or not phase.facts.get("stonewall_seconds") or math.isnan(operations(phase)):
             continue
-        severity: Severity = "warning" if idle < workers else "invalid"
-        who = f"{idle} of {workers} workers" if idle < workers else "no worker"
-        what = "did nothing" if idle < workers else "did anything"
-        message = f"{who} {what} before the time ran out"
-        yield severity, phase.name, message, {"idle": idle, "workers": workers}
+        evidence = {"idle": idle, "workers": workers}
+        message = f"{idle} of {workers} workers did nothing before the time ran out"
+        if idle == workers:
+            message = "no worker did anything before the time ran out"
+        yield "invalid" if idle == workers else "warning", phase.name, message, evidence
 
 
 def ended_early(record: RunRecord) -> Iterator[Remark]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fsmatrix.backends.base import Space
-from fsmatrix.backends.system.files.trusted import RESULTS, shared_refusal
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Settings
@@ -98,10 +97,7 @@ class Machine:
         backend = member.backend(member.options)
         if self.out is None or member.testbed is not None or not backend.keeps():
             return ""
-        out = self.out.absolute()
-        there = next(folder for folder in (out, *out.parents) if folder.exists())
-        needs = self._kept + backend.keeps()
-        reason = shared_refusal(there, RESULTS) or backend.state_refusal(out / STATE, needs)
+        reason = backend.state_refusal(self.out.absolute() / STATE, self._kept + backend.keeps())
         self._kept += 0 if reason else backend.keeps()
         return reason
 

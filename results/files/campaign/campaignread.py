@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import h5py
 import numpy as np
@@ -27,8 +27,9 @@ from fsmatrix.results.files.hdf5.schema import DamagedFileError, decode_text, fr
 from fsmatrix.results.files.run.texts import TextReader
 from fsmatrix.results.record import Finding, Integers, Latency, Phase
 
-__all__ = ["entries", "reading", "text", "texts_of"]
+__all__ = ["entries", "reading", "run_of", "text", "texts_of"]
 
+T = TypeVar("T")
 AHEAD = 1 << 14  # elements read at once
 
 
@@ -37,11 +38,21 @@ def texts_of(path: Path | str, run_id: str) -> dict[str, str]:
 
     LookupError if there is no such run; ResultError if the file cannot be read.
     """
+    return _of_run(path, run_id, lambda file, first, _: TextReader(file).of_row(first))
+
+
+def run_of(path: Path | str, run_id: str) -> Entry:
+    """One run of a campaign file; errors as of `texts_of`."""
+    return _of_run(path, run_id, lambda file, first, end: _Reader(file).entry(first, end))
+
+
+def _of_run(path: Path | str, run_id: str, read: Callable[[h5py.File, int, int], T]) -> T:
+    """What `read` makes of the rows from first to before end that are of a run."""
     with reading(path) as file:
         rows = np.flatnonzero(file["run_id"][...] == run_id.encode())
         try:
             if rows.size:
-                return TextReader(file).of_row(int(rows[0]))
+                return read(file, int(rows[0]), int(rows[-1]) + 1)
         except HDF5_ERRORS as error:
             raise _damaged(path, error) from error
     raise LookupError(f"{path}: no run {run_id}")

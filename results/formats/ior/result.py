@@ -108,8 +108,7 @@ def _phase(
                 f"iteration {index}: its bytes are rate x time, rounded to transfers (IOR tells "
                 "them in a message that is not here)"
             )
-            told = test.settings.get("stonewall") or expected(test) is not None
-            if row.coarse and not told:
+            if timed_row.fewest:
                 text = f"iteration {index}: its bytes are the fewest that its rounded numbers allow"
             notes.append(Note("derived-amount", text, row.line, name))
         kept.append(timed_row)

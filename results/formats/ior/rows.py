@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fsmatrix.results.formats.ior.argv import settings as settings_of_argv
 from fsmatrix.results.formats.ior.model import (
@@ -37,6 +37,7 @@ class Iteration:
     exact: bool  # else bytes are known only as well as rate x time
     window: float  # seconds, open to close
     contradiction: str
+    fewest: bool = False  # bytes are the fewest that rounded numbers allow
 
 
 # -- settings --------------------------------------------------------------------------------
@@ -194,4 +195,6 @@ def _fewest(row: Row, test: Test, unit: int) -> Iteration | None:
     amounts = [_amounts(other) for other in test.rows if other.moved is None]
     first = max(1, *(math.ceil(low / unit) for low, _ in amounts))
     last = min(math.floor(high / unit) for _, high in amounts)
-    return iteration(row, first * unit, exact=first == last) if first <= last else None
+    if first > last:
+        return None
+    return replace(iteration(row, first * unit, exact=first == last), fewest=True)
