@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import tempfile
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +68,21 @@ def test_it_holds_and_is_recorded_and_goes(place: Path, state: Path, engine: str
     used = answer(step("run", place, engine=engine, memory=size, journal=str(state)))["memory"]
     assert used["limit"] == size
     assert used["peak"] is None or MIB < used["peak"] <= size
-    assert used["file_bytes"] > 0  # pages that the users brought in are theirs
     assert used["oom_kills"] == 0
     assert cgroups_of_stores() <= before
     assert list(state.glob("*.jsonl"))
     assert pending(state) == []
+
+
+@limited
+def test_pages_of_files_are_its_own() -> None:
+    """Of files in memory: a disk's go whenever a test beside this one drops the caches."""
+    folder = memory.make(memory.parent() / f"fsmatrix-memory-{uuid.uuid4()}", 64 * MIB)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
+        argv = ["dd", "if=/dev/zero", f"of={place}/data", "bs=1M", "count=4", "status=none"]
+        subprocess.run(memory.entering(folder, argv), check=True)
+        assert 4 * MIB <= memory.used(folder).file_bytes < 5 * MIB
+    assert memory.remove(folder) == ""
 
 
 @limited
