@@ -19,7 +19,7 @@ from fsmatrix.backends.system.libc import libc
 from fsmatrix.results.files.store import Store
 from fsmatrix.suite.session.orphaned_processes import _PR_GET_CHILD_SUBREAPER, adopting
 from tests.suite.running import Running, fsmatrix
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, until
 
 CAMPAIGN = """
 campaign: orphans
@@ -151,7 +151,7 @@ def test_resume_ends_our_orphans_and_names_what_is_foreign(
         for process in (running.process, *session_of(main), main):
             os.kill(process.pid, signal.SIGKILL)
         running.process.wait()
-        assert all(worker.status() == psutil.STATUS_STOPPED for worker in workers)
+        until(lambda: all(worker.status() == psutil.STATUS_STOPPED for worker in workers))
         said = fsmatrix("run", "-o", out, "--resume", "--quiet").stderr
         assert not any(worker.is_running() for worker in workers), said
         assert f"{point} is still in use by pid {foreign.pid} (sleep) in {point}" in said
