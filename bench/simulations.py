@@ -19,7 +19,16 @@ from scipy import stats
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # also under -P
 
-from simulations_many import INSIDE, called, false_claims, groups, growing, many_cells, null_study
+from simulations_many import (
+    INSIDE,
+    called,
+    false_claims,
+    groups,
+    growing,
+    many_cells,
+    null_study,
+    screens,
+)
 from tables_of_docs import table, write
 
 from fsmatrix.analysis.comparison.advice import promised
@@ -282,6 +291,7 @@ def main() -> None:
     parts += list(advised(max(options.trials // 20, 20)))
     parts += list(many_cells(max(options.trials // 5, 20)))
     parts += list(groups(max(options.trials // 20, 20)))
+    parts += list(screens(max(options.trials // 5, 20)))
     parts += list(called(max(options.trials // 20, 20)))
     parts += list(false_claims())
     parts += list(growing(options.trials // 2))

@@ -123,10 +123,11 @@ def answers(
 ) -> list[Question]:
     """The questions with their verdicts; `interval`: the level of the intervals.
 
-    `of_means`: their p by `together`.
+    `of_means`: their p by `together`.  Claims of equivalence: `verdicts`, over cells and questions.
     """
     ratios = [geometric_mean((differences[:, [*q.columns]],), interval).mean for q in every]
-    equal = correct([ratio.p_equal(x) for ratio in ratios])
+    claims = np.isfinite(differences).any(axis=0).sum() + len(every)
+    equal = np.minimum([claims * ratio.p_equal(x) for ratio in ratios], 1.0)
     p = np.fmax(of_means, correct([ratio.p for ratio in ratios]))
     return [
         Question(
@@ -192,7 +193,10 @@ def family_of(
     part = float(in_blocks.mean())
     of_blocks = Together(joint.p[in_blocks], part * joint.share, shared[:, in_blocks])
     by_block = [r for r, paired in zip(ratios, in_blocks, strict=True) if paired]
-    first = iter(verdicts(by_block, x, part * level, "max-t", rising, of_blocks, part * later))
+    said = len(by_block) + len(groups)
+    first = iter(
+        verdicts(by_block, x, part * level, "max-t", rising, of_blocks, part * later, said)
+    )
     apart, rest = [r for r, paired in zip(ratios, in_blocks, strict=True) if not paired], 1 - part
     held = verdicts(apart, x, rest * level, "holm", rising, later=rest * later) if apart else []
     second = iter(held)

@@ -137,10 +137,13 @@ def verdicts(
     more_is_faster: bool = True,
     together: signflips.Together | None = None,
     later: float | None = None,
+    claims: int = 0,
 ) -> list[Verdict]:
     """A verdict on each cell of one comparison, corrected over all of them.
 
-    The claims of a difference and those of equivalence are two families, each at alpha.
+    Of a cell either the claim of a difference can be false or that of equivalence.  So that both
+    err in at most alpha together, each claim of equivalence has the same share of it (Bonferroni),
+    whatever the others say.  `claims`: of how many, if more than these cells are in the family.
     `together`: the test of all cells that `max-t` needs (ValueError without), `signflips.max_t` or
     over several looks `looks.max_t`.  `later`: the alpha with more blocks, for which `needed` is;
     None: the same.
@@ -158,10 +161,10 @@ def verdicts(
         spreads = signflips.spreads(together.differences)
         raw_equal = signflips.equivalent(together.differences, float(np.log1p(x)))
         raw_equal = np.maximum(raw_equal, np.finfo(float).tiny)
-        p_equal = tests.correct(raw_equal)
     else:
         raw_equal = np.array([cell.p_equal(x) for cell in cells])
-        p, p_equal = tests.correct(raw, correction), tests.correct(raw_equal, correction)
+        p = tests.correct(raw, correction)
+    p_equal = np.minimum(raw_equal * (1 if correction == "none" else max(claims, count)), 1.0)
     p_median = tests.correct(raw)
     share *= (later or alpha) / alpha
     return [
