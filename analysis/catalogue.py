@@ -51,7 +51,7 @@ class Analysis:
 
 STUDIES: dict[str, Analysis] = {
     "scalability": Analysis(
-        "Scalability over storage nodes", "questions.scalability.scalability:scalability",
+        "Scalability over storage nodes", "questions.scalability:scalability",
         {"storage_nodes": 2}, {"metric": "bandwidth"},
     ),
     "bottleneck": Analysis(
@@ -63,7 +63,7 @@ STUDIES: dict[str, Analysis] = {
         {"metric": "bandwidth", "hold_out": None}, drawn=False,
     ),
     "correlation": Analysis(
-        "Correlation of factors and metrics", "questions.correlation.correlation:correlation",
+        "Correlation of factors and metrics", "questions.correlation:correlation",
         {"chunk": 3, "processes": 2},
     ),
     "page-size": Analysis(

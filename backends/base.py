@@ -21,8 +21,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.errors import BackendError as BackendError
-from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.journal.owned_dirs import PREFIX
+from fsmatrix.backends.journal.journal import PREFIX, Journal
 from fsmatrix.backends.node_side import CacheMethod as CacheMethod
 from fsmatrix.backends.node_side import Evidence as Evidence
 from fsmatrix.backends.node_side import NodeSide
@@ -30,6 +29,8 @@ from fsmatrix.backends.node_side import Settled as Settled
 from fsmatrix.backends.pace import Pace
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar
+from fsmatrix.results.registry import Registry
+from fsmatrix.results.registry import UnknownName as UnknownName
 
 
 class BackendOptions(BaseModel):
@@ -232,3 +233,38 @@ class Backend(NodeSide):
         """What a campaign may fill: of `access` if it is attached, else an estimate."""
         del access
         return Space(None, None, "unknown")
+
+
+# The backends by name; other packages add theirs by the entry-point group.
+
+
+BUILTIN: dict[str, str] = {
+    "btrfs": "fsmatrix.backends.local.btrfs:Btrfs",
+    "cephfs-fuse": "fsmatrix.backends.ceph.cephfs_fuse:CephfsFuse",
+    "cephfs-kernel": "fsmatrix.backends.ceph.cephfs_kernel:CephfsKernel",
+    "daos-dfs": "fsmatrix.backends.daos.dfs:DaosDfs",
+    "daos-dfuse": "fsmatrix.backends.daos.dfuse:DaosDfuse",
+    "daos-objects": "fsmatrix.backends.daos.objects:DaosObjects",
+    "device": "fsmatrix.backends.local.devices.bare.backend:Device",
+    "devices": "fsmatrix.backends.local.devices.backend:Devices",
+    "directory": "fsmatrix.backends.local.directory:Directory",
+    "ext2": "fsmatrix.backends.local.ext2:Ext2",
+    "ext4": "fsmatrix.backends.local.ext4:Ext4",
+    "f2fs": "fsmatrix.backends.local.f2fs:F2fs",
+    "libcephfs": "fsmatrix.backends.ceph.libcephfs:Libcephfs",
+    "nilfs2": "fsmatrix.backends.local.nilfs2:Nilfs2",
+    "rados": "fsmatrix.backends.ceph.rados:Rados",
+    "tmpfs": "fsmatrix.backends.local.tmpfs:Tmpfs",
+    "xfs": "fsmatrix.backends.local.xfs:Xfs",
+}
+BACKENDS: Registry[Backend] = Registry("fsmatrix.backends", BUILTIN, "backend")
+
+
+def names() -> list[str]:
+    """Names of all backends, sorted."""
+    return BACKENDS.names()
+
+
+def load(name: str) -> type[Backend]:
+    """The class of a backend; UnknownName (with a proposal) or BrokenEntry."""
+    return BACKENDS.load(name)

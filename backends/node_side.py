@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.system.removal import remove_tree
+from fsmatrix.backends.system.workfolder import remove_tree
 from fsmatrix.results.evidence.evidence import Interception
 from fsmatrix.results.evidence.values import JsonObject
 

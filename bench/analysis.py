@@ -104,7 +104,7 @@ def keep_runs(state: State) -> str:
 
 def scale(state: State) -> str:
     """scalability"""
-    from fsmatrix.analysis.questions.scalability.scalability import scalability
+    from fsmatrix.analysis.questions.scalability import scalability
 
     return f"{len(scalability(state['ds'], 'bandwidth').table())} points"
 
@@ -118,7 +118,7 @@ def model(state: State) -> str:
 
 def correlate(state: State) -> str:
     """correlation"""
-    from fsmatrix.analysis.questions.correlation.correlation import correlation
+    from fsmatrix.analysis.questions.correlation import correlation
 
     return f"{len(correlation(state['ds']).table())} rows"
 

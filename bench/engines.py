@@ -26,9 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fsmatrix.cli.progress import Mode, listener
-from fsmatrix.results import metrics
 from fsmatrix.results.files.store import Store
-from fsmatrix.results.record import RunRecord
+from fsmatrix.results.record import RunRecord, bandwidth, iops
 from fsmatrix.results.units import parse_size
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.cases.engines import Engines
@@ -149,7 +148,7 @@ def records(out: Path) -> Iterator[tuple[str, str, RunRecord]]:
 def rate(record: RunRecord, small: bool) -> float:
     """Operations or bytes per second of the run's only timed phase."""
     (phase,) = record.phases
-    return metrics.iops(phase) if small else metrics.bandwidth(phase)
+    return iops(phase) if small else bandwidth(phase)
 
 
 def around(record: RunRecord) -> float:

@@ -21,7 +21,7 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 from slopes import tail_slopes
 from tables_of_docs import table, write
 
-from fsmatrix.analysis.questions.scalability import laws
+from fsmatrix.analysis.questions import scalability
 from fsmatrix.analysis.stats import simulate
 from fsmatrix.analysis.stats.estimates import dependence, intervals, medians
 from fsmatrix.analysis.stats.estimates.medians import Floats
@@ -123,14 +123,14 @@ def nodes(trials: int) -> Iterator[str]:
     rows = []
     for sigma, kappa in ((0.05, 0.0), (0.05, 0.001), (0.02, 0.0005), (0.3, 0.0)):
         for true in (20.0, 24.0):
-            wanted = float(laws.throughput(np.array([true]), 1e8, sigma, kappa)[0])
-            means = np.log(laws.throughput(NODES, 1e8, sigma, kappa))
+            wanted = float(scalability.throughput(np.array([true]), 1e8, sigma, kappa)[0])
+            means = np.log(scalability.throughput(NODES, 1e8, sigma, kappa))
             held, low, high = 0, [], []
             many = max(trials // 5, 20)
             for seed in range(many):
                 values = [np.exp(mean + random.normal(0, 0.02, 6)) for mean in means]
-                fitted = laws.fit(NODES, values, seed)
-                assert isinstance(fitted, laws.Laws)
+                fitted = scalability.fit(NODES, values, seed)
+                assert isinstance(fitted, scalability.Laws)
                 interval = fitted.nodes_for(wanted)
                 held += interval.low <= true <= interval.high
                 low.append(interval.low)

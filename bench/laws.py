@@ -15,15 +15,15 @@ import math
 import numpy as np
 from scipy import stats
 
-from fsmatrix.analysis.questions.scalability import laws
+from fsmatrix.analysis.questions import scalability
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
 
 NODES = np.array([1.0, 2, 3, 4, 5, 6, 8])
 TRUTHS = {
-    "Amdahl, sigma 0.05": laws.throughput(NODES, 1e8, 0.05, 0.0),
-    "Amdahl, sigma 0.3": laws.throughput(NODES, 1e8, 0.3, 0.0),
-    "USL, kappa 0.002": laws.throughput(NODES, 1e8, 0.05, 0.002),
-    "USL, kappa 0.01": laws.throughput(NODES, 1e8, 0.05, 0.01),
+    "Amdahl, sigma 0.05": scalability.throughput(NODES, 1e8, 0.05, 0.0),
+    "Amdahl, sigma 0.3": scalability.throughput(NODES, 1e8, 0.3, 0.0),
+    "USL, kappa 0.002": scalability.throughput(NODES, 1e8, 0.05, 0.002),
+    "USL, kappa 0.01": scalability.throughput(NODES, 1e8, 0.05, 0.01),
     "no law: a cap at 4 nodes": 1e8 * np.minimum(NODES, 4),
 }
 ATTACHMENTS = (6, 10)
@@ -35,7 +35,7 @@ def campaign(random: np.random.Generator, means: Floats, n: int, spread: float) 
     return [mean * np.exp(spread * random.standard_normal(n)) for mean in means]
 
 
-def f_test(fitted: laws.Laws, values: list[Floats]) -> bool:
+def f_test(fitted: scalability.Laws, values: list[Floats]) -> bool:
     """Whether the USL's smaller misfit is more than the spread of attachments explains."""
     sizes = np.array([sample.size for sample in values])
     freedom = int(sizes.sum()) - sizes.size
@@ -45,7 +45,7 @@ def f_test(fitted: laws.Laws, values: list[Floats]) -> bool:
     return bool(stats.t.sf(t, freedom) < (1 - LEVEL) / 2)
 
 
-def aicc(law: laws.Law) -> float:
+def aicc(law: scalability.Law) -> float:
     """Akaike's criterion for small samples, of the levels' means."""
     count, k = NODES.size, law.parameters + 1  # and the variance
     return count * math.log(law.error**2) + 2 * k + 2 * k * (k + 1) / (count - k - 1)
@@ -58,8 +58,8 @@ def shares(
     named = np.zeros(4)
     for seed in range(campaigns):
         values = campaign(random, means, n, spread)
-        fitted = laws.fit(NODES, values, seed)
-        assert isinstance(fitted, laws.Laws)
+        fitted = scalability.fit(NODES, values, seed)
+        assert isinstance(fitted, scalability.Laws)
         named += [
             fitted.apart,
             f_test(fitted, values),

@@ -41,7 +41,7 @@ from fsmatrix.backends.player.ops import Chunks, CountingChunks, Kind, Place
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.suite.workloads.streams import pattern
 from fsmatrix.suite.workloads.streams.replay.generate import generate
-from fsmatrix.suite.workloads.streams.replay.work import Work
+from fsmatrix.suite.workloads.streams.replay.survey import Work
 from fsmatrix.traces.model import COLUMNS, Header
 from fsmatrix.traces.writer import writing
 

@@ -40,14 +40,13 @@ from session_runner import runner_in
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.launchers.mpirun import Mpirun
+from fsmatrix.suite.run.assemble import RunSpec
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.run.spec import RunSpec
 from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.messages import Function, StepAnswer, StepCommand, in_rows
 from fsmatrix.suite.session.stopping import StopFlag
 from fsmatrix.suite.session.survey import members
-from fsmatrix.suite.workloads.pattern import Pattern
-from fsmatrix.suite.workloads.pattern.options import PatternOptions
+from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 
 RANK_PROGRAM = Path(__file__).with_name("scale_rank.py")
 SESSION_MODULE = ["-m", "fsmatrix.suite.session"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.suite.session import clock
+from fsmatrix.suite.session import stream
 
 QUANTITIES = ("messages", "bytes", "frames", "frame_bytes")
 Table2 = npt.NDArray[np.float64]
@@ -53,7 +53,7 @@ def terms(name: str, nodes: int, per_node: int) -> Table2:
     rank: both, such as histograms that a tree sums up and times that it only passes on.  All
     know how many kernels ask rank 0 for the time, which the program itself says.
     """
-    asking = sum(knowing == 0 for knowing, _ in clock.pairs(nodes))
+    asking = sum(knowing == 0 for knowing, _ in stream.pairs(nodes))
     return np.array(
         {
             "log": (1.0, asking, np.log2(nodes), np.log2(per_node)),

@@ -8,9 +8,9 @@ from pathlib import Path
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.local.directory import Directory
 from fsmatrix.suite.run import provenance
+from fsmatrix.suite.run.assemble import Settings
 from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.run.spec import Settings
 from fsmatrix.suite.session.client.client import Session
 
 

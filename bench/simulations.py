@@ -36,7 +36,7 @@ from fsmatrix.analysis.comparison.extension import Record, extension
 from fsmatrix.analysis.stats import repetitions, simulate
 from fsmatrix.analysis.stats.estimates import intervals
 from fsmatrix.analysis.stats.estimates.medians import Floats
-from fsmatrix.analysis.stats.testing import looks, signflips
+from fsmatrix.analysis.stats.testing import signflips
 from fsmatrix.analysis.stats.testing.verdict import verdicts
 
 MARK = "<!-- below: made by python -P bench/simulations.py --write docs/statistics.md -->"
@@ -242,7 +242,7 @@ TRUTHS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
 def advised(trials: int, cells: int = 16) -> Iterator[str]:
     """What the advice of more blocks promises, and what these blocks then prove."""
     random = np.random.default_rng(8)
-    first, second = (looks.level(0.05, number) for number in (1, 2))
+    first, second = (signflips.look_level(0.05, number) for number in (1, 2))
     rows = []
     for name, truth in TRUTHS.items():
         for have in (6, 10):

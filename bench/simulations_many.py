@@ -16,7 +16,7 @@ from fsmatrix.analysis.comparison.questions import together as of_means
 from fsmatrix.analysis.stats import simulate
 from fsmatrix.analysis.stats.estimates import intervals
 from fsmatrix.analysis.stats.estimates.medians import Floats
-from fsmatrix.analysis.stats.testing import looks, signflips, tests, verdict
+from fsmatrix.analysis.stats.testing import signflips, tests, verdict
 from tests.analysis.null_claims import verdicts
 
 INSIDE = 5  # runs in an attachment
@@ -236,7 +236,11 @@ def called(campaigns: int, cells: int = 48) -> Iterator[str]:
             share, sizes, covers = [], list[float](), list[bool]()
             for _ in range(campaigns):
                 d = together(random, (n, cells), "log-normal", truth)[:, : cells // 2]
-                hits = d[:, signflips.max_t(d, looks.level(0.05, 1)).p <= looks.level(0.05, 1)]
+                hits = d[
+                    :,
+                    signflips.max_t(d, signflips.look_level(0.05, 1)).p
+                    <= signflips.look_level(0.05, 1),
+                ]
                 found = [intervals.from_logs((column,)) for column in hits.T]
                 found = [ratio for ratio in found if ratio.differs]
                 share.append(len(found) / d.shape[1])
@@ -266,11 +270,11 @@ def growing(campaigns: int) -> Iterator[str]:
                 for _ in range(campaigns):
                     d = together(random, (turns[-1], cells), shape)
                     each = [signflips.max_t(d[:blocks], 0.05).p.min() for blocks in turns]
-                    spent = looks.max_t(d, np.arange(len(d)), turns, 0.05).p.min()
+                    spent = signflips.max_t_over_looks(d, np.arange(len(d)), turns, 0.05).p.min()
                     wrong += [
                         each[-1] <= 0.05,
                         min(each) <= 0.05,
-                        spent <= looks.level(0.05, len(turns)),
+                        spent <= signflips.look_level(0.05, len(turns)),
                     ]
                 shares = (f"{share:.1%}" for share in wrong / campaigns)
                 rows.append([", ".join(map(str, turns)), shape, str(cells), *shares])
@@ -294,8 +298,8 @@ def _spending(random: np.random.Generator, campaigns: int) -> Iterator[str]:
                 shift = float(np.log1p(percent / 100))
                 d = together(random, (turns[-1], cells), "log-normal", shift)
                 first, whole = (signflips.max_t(x, 0.05).p for x in (d[: turns[0]], d))
-                spent = looks.max_t(d, np.arange(len(d)), turns, 0.05).p
-                one, last = looks.level(0.05, 1), looks.level(0.05, len(turns))
+                spent = signflips.max_t_over_looks(d, np.arange(len(d)), turns, 0.05).p
+                one, last = signflips.look_level(0.05, 1), signflips.look_level(0.05, len(turns))
                 called += [
                     np.mean(p[: cells // 2] <= limit)
                     for p, limit in ((whole, 0.05), (whole, one), (spent, last), (first, one))

@@ -25,11 +25,10 @@ from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.backends.system import libc
 from fsmatrix.suite.engines.postgresql import KIND
 from fsmatrix.suite.oltp import account as accounts
-from fsmatrix.suite.oltp import loading
 from fsmatrix.suite.oltp.__main__ import server_of
-from fsmatrix.suite.oltp.rows import Rows
+from fsmatrix.suite.oltp.account import Task
+from fsmatrix.suite.oltp.rows import Rows, copy, script
 from fsmatrix.suite.oltp.server import DATABASE, Server
-from fsmatrix.suite.oltp.task import Task
 
 BOUND = 1.5
 
@@ -43,7 +42,7 @@ def fresh(server: Server) -> None:
 def of_files(server: Server, files: Path, names: list[str]) -> None:
     """PostgreSQL's own COPY."""
     copies = "".join(f"COPY {name} FROM '{files / name}' WITH (FREEZE);\n" for name in names)
-    schema, keys = loading.script("schema.sql"), loading.script("keys.sql")
+    schema, keys = script("schema.sql"), script("keys.sql")
     server.sql(f"BEGIN;\n{schema}{copies}{keys}COMMIT;\n")
 
 
@@ -52,7 +51,7 @@ def timed(server: Server, which: str, rows: Rows, files: Path) -> float:
     fresh(server)
     began = time.monotonic()
     if which == "suite":
-        loading.copy(server, rows)
+        copy(server, rows)
     else:
         of_files(server, files, list(rows.tables()))
     server.sql("CHECKPOINT;\n")

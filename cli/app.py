@@ -13,7 +13,7 @@ import fsmatrix
 from fsmatrix.cli import terminal
 from fsmatrix.cli.campaigns import check, collect, init, jobs, plan, run, status, submit
 from fsmatrix.cli.questions import claims, compare, history, lessons, questions, studies, study
-from fsmatrix.cli.results import bundle, findings, import_, one_run, report, show
+from fsmatrix.cli.results import bundle, findings, import_, report, show
 from fsmatrix.cli.testbeds import testbed
 from fsmatrix.cli.traces import trace
 from fsmatrix.cli.waiting import waiting
@@ -58,7 +58,7 @@ COMMANDS: dict[str, dict[str, tuple[Command, str]]] = {
         "show": (show.show, "Who is ahead in each cell, and what failed"),
         "findings": (findings.findings, "What the audits found"),
         "report": (report.report, "Write the report; figures and tables for papers"),
-        "logs": (one_run.logs, "What the programs of a run or a job printed"),
+        "logs": (show.logs, "What the programs of a run or a job printed"),
         "collect": (collect.collect, "Merge all runs of a directory into one file"),
         "import": (import_.import_, "Outputs of IOR, mdtest, fio, dbench, IO500, elbencho"),
         "bundle": (bundle.bundle, "Pack campaign, results and versions into an archive"),

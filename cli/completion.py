@@ -195,7 +195,7 @@ def _entries(incomplete: str, suffixes: tuple[str, ...], marker: str = "") -> li
 # -- the campaign in the command ------------------------------------------------------------
 def _of(ctx: typer.Context) -> Factors:
     """Factors and levels of the first campaign or results that the command names."""
-    from fsmatrix.results.files.errors import ResultError
+    from fsmatrix.results.files.safefile import ResultError
     from fsmatrix.suite.campaign.problems import CampaignError
 
     for given in _words()[2:]:

@@ -119,7 +119,7 @@ def _status(run: Callable[[], object]) -> int | str | None:
 def _refused() -> tuple[type[Exception], ...]:
     """What says that the input is bad; imported when something was raised."""
     from fsmatrix.backends.errors import BackendError
-    from fsmatrix.results.files.errors import ResultError
+    from fsmatrix.results.files.safefile import ResultError
     from fsmatrix.results.registry import BrokenEntry, UnknownName
     from fsmatrix.slurm.scheduler import SchedulerError
     from fsmatrix.suite.campaign.problems import CampaignError

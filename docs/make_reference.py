@@ -13,15 +13,15 @@ import tokenize
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, StringConstraints
 from pydantic.fields import FieldInfo
 
+from fsmatrix.backends.base import BACKENDS
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions, PreparedPool
-from fsmatrix.backends.daos.levels.leveloptions import DaosLevelOptions, DaosPreparedPool
-from fsmatrix.backends.local.devices.bare.options import EmulatedDevice
-from fsmatrix.backends.local.devices.options import EmulatedOptions, Rates
+from fsmatrix.backends.daos.levels import DaosLevelOptions, DaosPreparedPool
+from fsmatrix.backends.local.devices.bare.backend import EmulatedDevice
+from fsmatrix.backends.local.devices.emulated import EmulatedOptions, Rates
 from fsmatrix.backends.local.mounts.cleaner import CleanerOptions
-from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.backends.testbed.ceph.options import CephTestbedOptions
 from fsmatrix.backends.testbed.daos.options import DaosTestbedOptions
 from fsmatrix.results import units
@@ -69,7 +69,7 @@ SECTIONS |= {
 VALIDATED = [  # the validator of PositiveSize, "positive size"
     (get_args(value)[1], hyphened(name).replace("-", " "))
     for name, value in NAMED.items()
-    if get_origin(value) is Annotated
+    if get_origin(value) is Annotated and not isinstance(get_args(value)[1], StringConstraints)
 ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fsmatrix.backends.player.drivers import DRIVERS, Driver
+from fsmatrix.backends.player.ops import DRIVERS, Driver
 from fsmatrix.results.registry import Registry
 from fsmatrix.suite.launchers.base import Launcher
 from fsmatrix.suite.workloads.base import Workload
@@ -78,6 +78,6 @@ class Registries:
 
 def registries() -> Registries:
     """The registries of this installation, which a plan looks names up in."""
-    from fsmatrix.backends.registry import BACKENDS
+    from fsmatrix.backends.base import BACKENDS
 
     return Registries(BACKENDS)

@@ -16,12 +16,12 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from fsmatrix.backends.base import BACKENDS
 from fsmatrix.backends.errors import ToolError
-from fsmatrix.backends.local import loop
+from fsmatrix.backends.local import images
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.player import player
-from fsmatrix.backends.registry import BACKENDS
-from fsmatrix.backends.system import packages
+from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed.ceph import testbed as ceph
 from fsmatrix.slurm.testbed import testbed as slurm
 from fsmatrix.suite.engines.base import EngineError
@@ -30,12 +30,12 @@ from fsmatrix.suite.registry import ENGINES, LAUNCHERS
 from fsmatrix.traces.capture import program
 
 OPEN_MPI_4 = Path("/usr/bin/mpirun.openmpi")
-COMPILER = packages.install("cc")
+COMPILER = tools.install("cc")
 
 
 def loops() -> str:
     """Attaching images to loop devices, and mounting these."""
-    return mounting.root_refusal() or loop.loop_refusal()
+    return mounting.root_refusal() or images.loop_refusal()
 
 
 def others() -> str:
@@ -64,7 +64,7 @@ def extensions() -> str:
     folder = sysconfig.get_path("include")
     if _compiles(words[0], "Python.h", f"-I{folder}"):
         return ""
-    return f"no C compiler with Python's headers: {packages.install('cc', 'Python.h')}"
+    return f"no C compiler with Python's headers: {tools.install('cc', 'Python.h')}"
 
 
 def _compiles(program: str, header: str, *options: str) -> bool:
@@ -80,12 +80,12 @@ def open_mpi_4() -> str:
     """The distribution's Open MPI."""
     if os.access(OPEN_MPI_4, os.X_OK):
         return ""
-    return packages.lacking("mpirun.openmpi")
+    return tools.lacking("mpirun.openmpi")
 
 
 def bare_debian() -> str:
     """Making a bare Debian in a folder, and its file systems on loop devices."""
-    return loops() or packages.missing("debootstrap")
+    return loops() or tools.missing("debootstrap")
 
 
 def strace() -> str:

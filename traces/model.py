@@ -7,8 +7,10 @@ handle it works on.  What works on a name (stat, unlink, ...) names any slot of 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -17,8 +19,48 @@ import numpy.typing as npt
 from fsmatrix.backends.player import ops
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.results.evidence.values import JsonObject
-from fsmatrix.results.files.errors import ResultError
-from fsmatrix.traces.files import Files
+from fsmatrix.results.files.safefile import ResultError
+
+# The table of files of a trace.
+
+
+class Files:
+    """Names (bytes, relative), sizes at the start, which are directories."""
+
+    def __init__(
+        self,
+        names: bytes,
+        ends: npt.NDArray[np.uint64],
+        size: npt.NDArray[np.int64],
+        directory: npt.NDArray[np.bool_],
+    ) -> None:
+        """`names`: all paths, one after the other; `ends`: where each ends in it."""
+        self._names, self._ends = names, ends
+        self.size = size  # bytes; model.ABSENT: not there
+        self.directory = directory
+
+    @classmethod
+    def of(cls, names: Sequence[bytes], sizes: Sequence[int]) -> Files:
+        """Files, none of them a directory, that were there with these sizes."""
+        ends = np.cumsum([len(name) for name in names], dtype=np.uint64)
+        size = np.array(sizes, dtype=np.int64)
+        return cls(b"".join(names), ends, size, np.zeros(len(names), dtype=np.bool_))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def name(self, row: int) -> bytes:
+        """Path of a file."""
+        begin = int(self._ends[row - 1]) if row else 0
+        return self._names[begin : int(self._ends[row])]
+
+    def names(self) -> Iterator[bytes]:
+        """All paths, in the order of the rows."""
+        begin = 0
+        for end in self._ends.tolist():
+            yield self._names[begin:end]
+            begin = end
+
 
 FORMAT = "fsmatrix trace"
 VERSION = 1
@@ -174,3 +216,85 @@ def problem(columns: Columns, slots: int, threads: int, after: int = 0) -> tuple
         if times[-1] >= MOST_OFFSET:
             return len(times) - 1, "an issue time of 2^63 ns or more"
     return None
+
+
+# Which paths belong to a trace: those below the roots, by the names that the program used.
+
+
+MOST_KEPT = 1 << 16  # paths whose name is remembered
+
+
+def normal(base: bytes, path: bytes) -> bytes:
+    """An absolute path without ".", ".." and empty parts; "/" is b"".
+
+    `base`: normal itself; what a relative path begins at.  ".." takes the name before it away,
+    even where that is a symbolic link.
+    """
+    parts = [] if path.startswith(b"/") else base.split(b"/")[1:]
+    for part in path.split(b"/"):
+        if part == b"..":
+            del parts[-1:]
+        elif part not in (b"", b"."):
+            parts.append(part)
+    return b"".join(b"/" + part for part in parts)
+
+
+class Roots:
+    """The directories whose files are in the trace.
+
+    With one root names are those below it; with several they begin with the last part of the
+    root's name (and "-2", ... where two roots have the same).
+    """
+
+    def __init__(self, roots: Sequence[bytes]) -> None:
+        """`roots`: absolute.  ValueError if one contains another."""
+        self.paths = tuple(normal(b"", root) for root in roots)
+        self.labels = _labels(self.paths)
+        pairs = {}
+        for root, label in zip(self.paths, self.labels, strict=True):
+            pairs[root] = label
+            pairs.setdefault(normal(b"", os.path.realpath(root or b"/")), label)
+        for inner in pairs:
+            for outer in pairs:
+                if pairs[inner] != pairs[outer] and inner.startswith(outer + b"/"):
+                    raise ValueError(f"{_shown(inner)} lies below {_shown(outer)}: give one")
+        self._pairs = sorted(pairs.items(), key=lambda pair: -len(pair[0]))
+        self._names: dict[bytes, bytes | None] = {}
+
+    def name(self, path: bytes) -> bytes | None:
+        """The name in the trace of a normal path: b"" is a single root itself; None: outside."""
+        if path in self._names:
+            return self._names[path]
+        if len(self._names) >= MOST_KEPT:
+            self._names.clear()
+        name = self._name(path)
+        if len(path) <= MOST_NAME:
+            self._names[path] = name
+        return name
+
+    def _name(self, path: bytes) -> bytes | None:
+        for root, label in self._pairs:
+            if path == root:
+                return label
+            if path.startswith(root + b"/"):
+                rest = path[len(root) + 1 :]
+                return label + b"/" + rest if label else rest
+        return None
+
+
+def _labels(paths: Sequence[bytes]) -> tuple[bytes, ...]:
+    if len(paths) == 1:
+        return (b"",)
+    labels: list[bytes] = []
+    for path in paths:
+        last = path.rpartition(b"/")[2] or b"root"
+        label, count = last, 1
+        while label in labels:
+            count += 1
+            label = last + b"-%d" % count
+        labels.append(label)
+    return tuple(labels)
+
+
+def _shown(path: bytes) -> str:
+    return str(Path(os.fsdecode(path or b"/")))

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.hdf5 import check, hdf
-from fsmatrix.traces.files import Files
 from fsmatrix.traces.model import (
     ABSENT,
     BLOCK,
@@ -23,6 +22,7 @@ from fsmatrix.traces.model import (
     FORMAT,
     VERSION,
     Columns,
+    Files,
     Header,
     TraceError,
     name_problem,

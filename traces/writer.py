@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import json
-from collections.abc import Iterator
+import re
+import secrets
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fsmatrix.results.files import asides
+from fsmatrix.results.files import atomic_write
 from fsmatrix.results.files.hdf5 import hdf
 from fsmatrix.results.files.hdf5.fault_tolerant_file import FaultTolerantFile
 from fsmatrix.traces.model import (
@@ -26,11 +30,13 @@ from fsmatrix.traces.model import (
     Columns,
     Header,
     Operation,
+    Operations,
     Thread,
     TraceError,
     name_problem,
     problem,
 )
+from fsmatrix.traces.reader import Trace, opened
 
 CACHE = 1 << 20  # bytes of chunks that HDF5 keeps for each column
 
@@ -41,14 +47,14 @@ def writing(path: Path) -> Iterator[TraceWriter]:
 
     The block calls `finish`.  If it raises, nothing appears.  OSError as the system gives it.
     """
-    with asides.replacing(path) as aside, closing(FaultTolerantFile(aside)) as stream:
+    with atomic_write.replacing(path) as aside, closing(FaultTolerantFile(aside)) as stream:
         with h5py.File(stream, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
             writer = TraceWriter(path, file, stream)
             yield writer
             if not writer.finished:
                 raise ValueError("a trace ends with its header: call finish()")
         stream.sync()
-    asides.sync_directory(path.parent)
+    atomic_write.sync_directory(path.parent)
 
 
 class TraceWriter:
@@ -238,3 +244,115 @@ class Handles:
     def closed(self, row: int, slot: int) -> None:
         """The handle is gone; its slot may be opened again."""
         self._free[row].append(slot)
+
+
+# A trace without what tells whose it is: names of files, the command, process ids.
+#
+# Every part of a path becomes a pseudonym, the same wherever it stands, so that folders stay
+# folders.  Pseudonyms are keyed by random bytes that nobody keeps: a guess cannot be tried.
+
+
+LETTERS = 12  # of a pseudonym: 48 bits
+_EXTENSION = re.compile(rb"(?s:.)+(\.[A-Za-z0-9]{1,8})")
+
+
+class Pseudonyms:
+    """Names -> pseudonyms, by a key that lives as long as this."""
+
+    def __init__(self, extensions: bool) -> None:
+        """`extensions`: what follows the last dot stays, where it is short."""
+        self._key = secrets.token_bytes(32)
+        self._extensions = extensions
+        self._parts: dict[bytes, bytes] = {}
+        self._given: set[bytes] = set()
+
+    def path(self, name: bytes) -> bytes:
+        """The pseudonym of a path, part by part."""
+        return b"/".join(map(self._part, name.split(b"/")))
+
+    def _part(self, part: bytes) -> bytes:
+        pseudonym = self._parts.get(part)
+        if pseudonym is None:
+            pseudonym = self._new(part)
+            self._parts[part] = pseudonym
+            self._given.add(pseudonym)
+        return pseudonym
+
+    def _new(self, part: bytes) -> bytes:
+        extension = _EXTENSION.fullmatch(part) if self._extensions else None
+        end = extension[1] if extension is not None else b""
+        salt = 0
+        while True:
+            text = b"%d/" % salt + part
+            code = hmac.new(self._key, text, hashlib.sha256).hexdigest()[:LETTERS]
+            pseudonym = code.encode("ascii") + end
+            if pseudonym not in self._given:
+                return pseudonym
+            salt += 1
+
+
+def anonymise(source: Path, target: Path, extensions: bool = False) -> Header:
+    """Write the trace `source` anonymised to `target`; its header.
+
+    What stays: kinds, sizes, times, which folders are in which, ranks, and numbers of facts.
+    TraceError for a source that is no trace; OSError as the system gives it.
+    """
+    with opened(source) as trace, writing(target) as writer:
+        header = Header(
+            source=trace.header.source,
+            timed=trace.header.timed,
+            anonymised=True,
+            unseen=trace.header.unseen,
+            facts={
+                name: value
+                for name, value in trace.header.facts.items()
+                if isinstance(value, int | float)
+            },
+        )
+        _copy(trace, writer, Pseudonyms(extensions))
+        writer.finish(header)
+    return header
+
+
+def _copy(trace: Trace, writer: TraceWriter, pseudonyms: Pseudonyms) -> None:
+    sizes, folders = trace.files.size.tolist(), trace.files.directory.tolist()
+    for row, name in enumerate(trace.files.names()):
+        try:
+            new_row = writer.file(pseudonyms.path(name), sizes[row], folders[row])
+        except TraceError as error:
+            raise TraceError(trace.path, f"file {row}: its pseudonym is too long") from error
+        assert new_row == row  # no two names have the same pseudonym
+    for file in trace.slots.tolist():
+        writer.slot(file)
+    processes: dict[tuple[int, int], int] = {}
+    threads = []
+    for row, (process, _, rank) in enumerate(trace.threads.tolist()):
+        number = processes.setdefault((rank, process), len(processes) + 1)
+        threads.append(writer.thread(Thread(number, row + 1, rank)))
+    rows = np.array(threads, dtype=np.uint32)
+    for block in trace.blocks():
+        writer.append({**block, "thread": rows[block["thread"]]})
+
+
+# Operations as a trace file, whatever they come from.
+
+
+def copy(trace: Operations, path: Path, tell: Callable[[int], None] | None = None) -> None:
+    """Write a trace to `path`; whole, or not at all.
+
+    `tell` is called with the number of operations written so far.  TraceError and OSError as
+    `blocks` and `writing` raise them.
+    """
+    with writing(path) as out:
+        sizes, directories = trace.files.size.tolist(), trace.files.directory.tolist()
+        for name, size, directory in zip(trace.files.names(), sizes, directories, strict=True):
+            out.file(name, size, directory)
+        for row in trace.slots.tolist():
+            out.slot(row)
+        for process, thread, rank in trace.threads.tolist():
+            out.thread(Thread(process, thread, rank))
+        for block in trace.blocks():
+            out.append(block)
+            if tell is not None:
+                tell(out.operations)
+        out.finish(trace.header)

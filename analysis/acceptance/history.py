@@ -19,20 +19,29 @@ import xarray as xr
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.acceptance import chart
-from fsmatrix.analysis.acceptance.changes import changes, facts_of, following
-from fsmatrix.analysis.acceptance.lost import Lost, lost
+from fsmatrix.analysis.acceptance.conditions import Lost, lost
 from fsmatrix.analysis.acceptance.result import (
     Campaign,
     CampaignStep,
     CellHistory,
     History,
     NotCompared,
+    changes,
+    facts_of,
+    following,
 )
 from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.cells import GUARDED, STATED
 from fsmatrix.analysis.comparison.compared import sortable, varying_names
-from fsmatrix.analysis.comparison.options import VerdictOptions, without_blocks
-from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table, Where, table
+from fsmatrix.analysis.comparison.rows import (
+    CAMPAIGN,
+    Levels,
+    Table,
+    VerdictOptions,
+    Where,
+    table,
+    without_blocks,
+)
 from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.factors import rows_by_group

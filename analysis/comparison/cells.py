@@ -11,14 +11,23 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from fsmatrix.analysis.comparison.rows import CAMPAIGN, Key, Levels, Table, Where
+from fsmatrix.analysis import units
+from fsmatrix.analysis.comparison.rows import CAMPAIGN, ComparisonOptions, Key, Levels, Table, Where
 from fsmatrix.analysis.data.axes import Axis
-from fsmatrix.analysis.data.columns import coded, combined
+from fsmatrix.analysis.data.columns import Codes, coded, combined
 from fsmatrix.analysis.data.factors import rows_by_group
+from fsmatrix.analysis.stats.estimates.intervals import GeometricMean, Ratio, geometric_mean, ratio
+from fsmatrix.analysis.stats.estimates.medians import Floats, per_attachment
+from fsmatrix.analysis.stats.estimates.runs import Runs, runs
+from fsmatrix.analysis.stats.testing.effects import Effects, effects
 from fsmatrix.analysis.units import Level, described, labelled, level_text
 from fsmatrix.results.evidence.values import Json, JsonObject
 
@@ -258,3 +267,246 @@ def _flat(value: JsonObject, prefix: str = "") -> dict[str, Json]:
         else:
             flat[f"{prefix}{name}"] = item
     return flat
+
+
+# Pairs of sides: which are compared, and the ratios of their cells before any test.
+
+
+MOST_PAIRS = 300  # of sides that nobody named: 25 sides
+
+
+@dataclass(frozen=True, order=True)
+class WorkPart:
+    """What the cells of one mean have in common."""
+
+    metric: str  # that their phases are judged by: bandwidth before iops
+    engines: tuple[str, str]  # of both sides
+    kind: str  # units.work_kind: no mean mixes fsyncs with what they secure, or with metadata
+
+    def words(self, every: Sequence[WorkPart]) -> str:
+        """It in words that tell it from the other parts; "" if there is no other."""
+        words = (
+            [" and ".join(dict.fromkeys(self.engines))]
+            if len({p.engines for p in every}) > 1
+            else []
+        )
+        if len({p.kind for p in every}) > 1:
+            words.append(self.kind)
+        return ", ".join(words)
+
+
+def parts_of(of: Table, matches: Sequence[Match]) -> dict[WorkPart, list[int]]:
+    """Part -> places of its matches, sorted."""
+    places: dict[WorkPart, list[int]] = defaultdict(list)
+    for place, match in enumerate(matches):
+        engines = (_level(of, "engine", match.a), _level(of, "engine", match.b))
+        metric = str(of.metrics[match.a[0]])
+        kind = units.work_kind(metric, _level(of, "phase", match.a))
+        places[WorkPart(metric, engines, kind)].append(place)
+    return dict(sorted(places.items()))
+
+
+def _level(of: Table, name: str, where: Where) -> str:
+    """The level of a factor in a cell, as text; "" if there is no such factor."""
+    axis = of.factors.get(name)
+    return str(axis.levels[axis.codes[where[0]]]) if axis else ""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sides with the cells that they share."""
+
+    sides: tuple[str, str]
+    cells: Matched
+    parts: dict[WorkPart, list[int]]  # places in `cells.matches`
+    blocks: Codes  # of each row, the groups of blocks that share attachments
+    ratios: tuple[tuple[Ratio, Runs, Runs], ...]  # of each match, with the runs of both sides
+
+
+def pairs_of(
+    of: Table,
+    sides: Sequence[str],
+    baseline: str,
+    free: Sequence[str],
+    options: ComparisonOptions,
+) -> list[Pair]:
+    """Every pair of `sides` (all of them if none is named), or every other one with `baseline`.
+
+    `free`: GUARDED names that may differ.  ValueError as `compare.comparisons`.
+    """
+    names = _chosen(of, sides)
+    pairs = list(itertools.combinations(names, 2))
+    if baseline:
+        pairs = [(name, baseline) for name in names if name != baseline]
+    elif len(pairs) > MOST_PAIRS and not sides:
+        raise ValueError(
+            f"{units.factor_title(' and '.join(of.by))} has {len(names)} levels, {len(pairs)} "
+            f"pairs: name those to compare (--levels {names[0]},{names[1]})"
+        )
+    matched_cells = [matched(of, a, b, free, options.ignore) for a, b in pairs]
+    return [
+        _with_ratios(of, pair, cells, 1 - options.alpha)
+        for pair, cells in zip(pairs, matched_cells, strict=True)
+    ]
+
+
+def _with_ratios(of: Table, sides: tuple[str, str], cells: Matched, level: float) -> Pair:
+    blocks = units_of(of, cells.matches)
+    ratios = tuple(_ratio(of, match, blocks, level) for match in cells.matches)
+    return Pair(sides, cells, parts_of(of, cells.matches), blocks, ratios)
+
+
+def _chosen(of: Table, sides: Sequence[str]) -> list[str]:
+    """The sides that have values, or those that were named."""
+    levels = [str(of.sides.levels[code]) for code in np.unique(of.sides.codes)]
+    named = units.factor_title(" and ".join(of.by))
+    for side in sides:
+        if side not in levels:
+            why = (
+                f"has no run that counts ({of.valueless[side]})"
+                if side in of.valueless
+                else "is not there"
+            )
+            raise ValueError(f"{named} {side!r} {why}: there are {', '.join(sorted(levels))}")
+    chosen = list(dict.fromkeys(sides or levels))
+    if len(chosen) < 2:
+        lost = "; ".join(without(of))
+        if lost and not sides:
+            raise ValueError(
+                f"only {chosen[0]} has runs that count: nothing to compare it with. {lost}"
+            )
+        raise ValueError(f"{named} has one level, {chosen[0]}: nothing to compare it with")
+    return chosen
+
+
+def without(of: Table) -> list[str]:
+    """Sides that have no value at all, and why."""
+    return [f"{side} has none: {why}" for side, why in of.valueless.items()]
+
+
+def _ratio(of: Table, match: Match, unit: Codes, level: float) -> tuple[Ratio, Runs, Runs]:
+    """Paired by attachment where both cells are of one, else by groups of blocks.
+
+    Each attachment has one value, the median of its logs; blocks of two campaigns differ.
+    """
+    shared = np.intersect1d(of.attachments[match.a], of.attachments[match.b]).size > 0
+    labels = of.attachments if shared else unit
+    sides = []
+    for where in (match.a, match.b):
+        owners, first = np.unique(of.attachments[where], return_index=True)
+        logs = per_attachment(np.log(of.values[where]), of.attachments[where])
+        sides.append(runs(np.exp(logs), owners, labels[where][first]))
+    return ratio(sides[0], sides[1], level), sides[0], sides[1]
+
+
+# What holds over all cells of a comparison: the geometric mean of ratios, effects of factors.
+
+
+MOST_EFFORT = 100_000_000  # operations of a fit; there are some tens of fits
+TOO_MANY = "too many levels and values: select some with --where"
+
+
+def whole_mean(
+    of: Table, matches: Sequence[Match], unit: Codes, ratios: Sequence[Ratio], level: float
+) -> tuple[GeometricMean | None, str]:
+    """The geometric mean over cells with its interval; or None, and why there is no interval.
+
+    Its independent units (`unit`, of each row) are blocks in which all cells of a side were run;
+    blocks that share an attachment are one.  Paired if the cells are.
+    """
+    if all(min(m.a.size, m.b.size) == 1 for m in matches):
+        return None, "one value per cell"
+    sides = [_matrix(of, unit, [m.a for m in matches]), _matrix(of, unit, [m.b for m in matches])]
+    if all(r.design == "paired by block" for r in ratios):
+        both = sorted(set(sides[0].index) & set(sides[1].index))
+        sides = [sides[0].loc[both] - sides[1].loc[both]]
+    mean = geometric_mean([side.to_numpy(dtype=np.float64) for side in sides], level)
+    if mean.mean.kind == "none":
+        return None, "no block has all cells"
+    if mean.mean.kind == "one session":
+        return None, "one block has all cells"
+    return mean, ""
+
+
+def differences_of(of: Table, pairs: Sequence[Sequence[Match]]) -> tuple[Floats, Codes]:
+    """(log ratios [block, cell] of the cells of all pairs of sides, the block's highest number).
+
+    In the order of pairs and matches; NaN: not both.  Blocks that share an attachment are one.
+    """
+    unit = units_of(of, [match for matches in pairs for match in matches])
+    columns = []
+    for matches in pairs:
+        a, b = (_matrix(of, unit, [getattr(m, side) for m in matches]) for side in ("a", "b"))
+        columns.append(a - b)
+    whole = pd.concat(columns, axis=1)
+    numbers = pd.Series(of.numbers).groupby(unit).max().reindex(whole.index)
+    logs: Floats = whole.to_numpy(dtype=np.float64)
+    return logs, numbers.to_numpy(dtype=np.int64)
+
+
+def units_of(of: Table, matches: Sequence[Match]) -> Codes:
+    """For each row of the table the number of its group of blocks that share attachments."""
+    use = np.unique(np.concatenate([where for m in matches for where in (m.a, m.b)]))
+    blocks, owners = of.blocks, of.attachments + int(of.blocks.max()) + 1
+    size = int(owners.max()) + 1
+    links = coo_array((np.ones(use.size), (blocks[use], owners[use])), shape=(size, size))
+    groups: npt.NDArray[np.int32] = connected_components(links, directed=False)[1]
+    return groups[blocks].astype(np.int64)
+
+
+def _matrix(of: Table, unit: Codes, cells: Sequence[npt.NDArray[np.int64]]) -> pd.DataFrame:
+    """Logs [unit, cell]: the median over attachments of their medians; NaN: not measured."""
+    frame = _long(of, cells)
+    frame["unit"] = unit[frame["row"]]
+    each = frame.groupby(["unit", "cell", "attachment"])["log"].median()
+    return (
+        each.groupby(["unit", "cell"]).median().unstack("cell").reindex(columns=range(len(cells)))
+    )
+
+
+def _long(of: Table, cells: Sequence[npt.NDArray[np.int64]]) -> pd.DataFrame:
+    row = np.concatenate(cells)
+    return pd.DataFrame(
+        {
+            "row": row,
+            "cell": np.repeat(np.arange(len(cells)), [c.size for c in cells]),
+            "attachment": of.attachments[row],
+            "block": of.blocks[row],
+            "log": np.log(of.values[row]),
+        }
+    )
+
+
+def factor_effects(
+    of: Table, matches: Sequence[Match], sides: tuple[str, str], varying: Sequence[str]
+) -> Effects:
+    """Main effects and two-factor interactions of the compared factor and those that vary."""
+    frames = []
+    for side, cells in zip(sides, ([m.a for m in matches], [m.b for m in matches]), strict=True):
+        groups = _long(of, cells).groupby(["cell", "attachment", "block"])["log"].median()
+        frames.append(groups.reset_index().assign(side=side))
+    frame = pd.concat(frames, ignore_index=True)
+    labels: dict[str, npt.NDArray[np.str_]] = {" and ".join(of.by): frame["side"].to_numpy(str)}
+    for name in varying:
+        levels = np.array([str(m.levels.get(name, "")) for m in matches])
+        labels[name] = levels[frame["cell"]]
+    if all(min(m.a.size, m.b.size) == 1 for m in matches) or len(frame) < 3:
+        return Effects((), tuple((name, "one value per cell") for name in labels))
+    values: Floats = np.exp(frame["log"].to_numpy(dtype=np.float64))
+    owners, blocks = frame["attachment"].to_numpy(), frame["block"].to_numpy()
+    order = next((o for o in (2, 1) if _effort(labels, len(frame), o) <= MOST_EFFORT), 0)
+    if not order:
+        return Effects((), tuple((name, TOO_MANY) for name in labels))
+    analysed = effects(values, owners, labels, blocks, order)
+    if order == 2 or len(labels) < 2:
+        return analysed
+    return replace(analysed, missing=(*analysed.missing, ("interactions", TOO_MANY)))
+
+
+def _effort(labels: dict[str, npt.NDArray[np.str_]], size: int, order: int) -> int:
+    """Values x columns squared of the largest fit, in the order of its operations."""
+    levels = [np.unique(column).size - 1 for column in labels.values()]
+    columns = sum(levels)
+    if order == 2:
+        columns += (sum(levels) ** 2 - sum(n * n for n in levels)) // 2
+    return size * columns**2

@@ -12,7 +12,7 @@ from fsmatrix.analysis.comparison.cells import Match
 from fsmatrix.analysis.comparison.rows import Table, Where
 from fsmatrix.analysis.data.columns import combined, plain
 from fsmatrix.analysis.data.factors import rows_by_group
-from fsmatrix.analysis.stats.estimates import dip, variability
+from fsmatrix.analysis.stats.estimates import variability
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats, per_attachment
 from fsmatrix.analysis.stats.estimates.runs import Runs
 from fsmatrix.analysis.stats.testing import tests
@@ -91,10 +91,10 @@ def _state(of: Table, where: Where) -> tuple[State, Floats]:
 
 def _with_modes(side: Sequence[tuple[State, Floats]]) -> tuple[State, ...]:
     """With p of one mode, if it could decide anything in so many cells: it is a simulated one."""
-    cells = sum(levels.size >= dip.FEWEST for _, levels in side)
-    if cells * dip.SMALLEST_P >= SURE:
+    cells = sum(levels.size >= variability.FEWEST for _, levels in side)
+    if cells * variability.SMALLEST_P >= SURE:
         return tuple(state for state, _ in side)
-    return tuple(replace(state, modes=dip.p_of_one_mode(levels)) for state, levels in side)
+    return tuple(replace(state, modes=variability.p_of_one_mode(levels)) for state, levels in side)
 
 
 def spreads_of(state: Checked, names: Sequence[str], sides: tuple[str, str]) -> tuple[Spread, ...]:

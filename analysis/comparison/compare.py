@@ -17,7 +17,17 @@ import xarray as xr
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison import chart
-from fsmatrix.analysis.comparison.cells import Match
+from fsmatrix.analysis.comparison.cells import (
+    MOST_PAIRS,
+    Match,
+    Matched,
+    Pair,
+    WorkPart,
+    factor_effects,
+    pairs_of,
+    whole_mean,
+    without,
+)
 from fsmatrix.analysis.comparison.checks import (
     Checked,
     checked,
@@ -25,21 +35,64 @@ from fsmatrix.analysis.comparison.checks import (
     doubts_of,
     named,
     spreads_of,
+    versions,
 )
 from fsmatrix.analysis.comparison.compared import JudgedPair, judged_cells, varying_names
 from fsmatrix.analysis.comparison.extension import Record, record_of
-from fsmatrix.analysis.comparison.options import ComparisonOptions
-from fsmatrix.analysis.comparison.pairs import MOST_PAIRS, Pair, WorkPart, pairs_of, without
 from fsmatrix.analysis.comparison.questions import Family, Question, chosen, family_of
-from fsmatrix.analysis.comparison.remarks import remarks
 from fsmatrix.analysis.comparison.result import Comparison
-from fsmatrix.analysis.comparison.rows import Table, table
-from fsmatrix.analysis.comparison.whole import factor_effects, whole_mean
-from fsmatrix.analysis.data import matrices
+from fsmatrix.analysis.comparison.rows import CAMPAIGN, ComparisonOptions, Table, table
+from fsmatrix.analysis.data import cluster, matrices
 from fsmatrix.analysis.data.cluster import on_one_machine
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.stats.testing.pooled import pooled
-from fsmatrix.analysis.units import METRICS, OWN, Metric, Unit
+from fsmatrix.analysis.units import METRICS, OWN, Metric, Unit, level_text
+from fsmatrix.results.units import plural
+
+# What must stand beside a comparison: what differs, what was left out, what is emulated.
+
+
+def remarks(
+    of: Table,
+    matched_cells: Matched,
+    sides: tuple[str, str],
+    free: Sequence[str],
+    ignore: Sequence[str],
+) -> tuple[str, ...]:
+    """What must stand beside the comparison."""
+    sentences = [
+        f"Beside {' and '.join(of.by)}, {name} differs: {level_text(name, x)} against "
+        f"{level_text(name, y)}."
+        for name, (x, y) in matched_cells.differs.items()
+    ]
+    same = common(matched_cells.matches)
+    mixed = sorted({n for match in matched_cells.matches for n in match.differs})
+    for name in mixed:
+        asked = " (as requested)" if name in (*free, *ignore) else ""
+        if name in same:
+            x, y = (level_text(name, level) for level in same[name])
+            sentences.append(f"In all cells, {name} differs{asked}: {x} against {y}.")
+            continue
+        sentences.append(f"Cells differ in {name} between the sides{asked}.")
+    sentences += [
+        f"{name} is a reference, here because it was named."
+        for name in sides
+        if name in of.references
+    ]
+    for name in sides:
+        left = {"failed run": of.failed.get(name, 0), "invalid run": of.invalid.get(name, 0)}
+        if counted := [plural(number, what) for what, number in left.items() if number]:
+            sentences.append(f"Left out of {name}: {' and '.join(counted)}.")
+    data = rows(of.ds)
+    if "target" in data.factors:
+        columns = {name: data.factor(name) for name in data.factors}
+        emulated = cluster.emulated(of.ds, data, columns)
+        sentences += [f"{units.factor_title(n)}{how}." for n, how in emulated.items()]
+        sentences += [cluster.EMULATED] if emulated else []
+    if CAMPAIGN in of.by:
+        sentences.append("Two campaigns share no block: it takes more blocks than within one.")
+    return (*sentences, *versions(of, matched_cells.matches, sides))
+
 
 DEFAULTS = ComparisonOptions()
 

@@ -21,8 +21,7 @@ from fsmatrix.analysis.comparison.extension import Record
 from fsmatrix.analysis.comparison.questions import Question
 from fsmatrix.analysis.comparison.rows import Levels, Table
 from fsmatrix.analysis.stats.certainty import Certainty
-from fsmatrix.analysis.stats.estimates.intervals import Ratio
-from fsmatrix.analysis.stats.estimates.means import GeometricMean
+from fsmatrix.analysis.stats.estimates.intervals import GeometricMean, Ratio
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_runs
 from fsmatrix.analysis.stats.estimates.runs import Runs
 from fsmatrix.analysis.stats.testing import tests

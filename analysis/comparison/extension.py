@@ -16,7 +16,7 @@ from fsmatrix.analysis.data.columns import coded
 from fsmatrix.analysis.data.load import campaign_json, campaigns_json
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
-from fsmatrix.analysis.stats.testing import looks, tests
+from fsmatrix.analysis.stats.testing import signflips, tests
 from fsmatrix.analysis.stats.words import IMPORTED
 from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.files.store import MARKER
@@ -46,11 +46,11 @@ class Record:
 
     def level(self, alpha: float) -> float:
         """The share of alpha that is tested at in this look."""
-        return looks.level(alpha, len(self.looks))
+        return signflips.look_level(alpha, len(self.looks))
 
     def next_level(self, alpha: float) -> float:
         """The share of alpha after blocks were added."""
-        return looks.level(alpha, len(self.looks) + 1) if self.looks else alpha
+        return signflips.look_level(alpha, len(self.looks) + 1) if self.looks else alpha
 
     def resume(self, place: str, repetitions: int | None = None) -> str:
         """The command that goes on with it, to so many repetitions; `place`: quoted for a shell."""
@@ -83,7 +83,7 @@ def recorded(plan: JsonObject, source: object = None) -> Record:
     store = Path(source).parent if isinstance(source, str) and source else None
     there = store is not None and (store / MARKER).is_file()
     return Record(
-        looks=looks.spending([math.ceil(n / block) for n in turns]),
+        looks=signflips.spending_looks([math.ceil(n / block) for n in turns]),
         planned=planned,
         block=block,
         store=str(store) if there else "",

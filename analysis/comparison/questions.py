@@ -1,8 +1,8 @@
 """The questions of a comparison in their order: all cells together, each pattern, each cell.
 
 What holds over several cells is asked of the geometric mean of their ratios as they are shown
-(`estimates/means.py`).  All questions about all pairs are one family, so that everything that is
-said of a campaign is corrected for everything else.  A claim about several cells needs two tests:
+(`estimates/intervals.py`).  All questions about all pairs are one family, so that everything that
+is said of a campaign is corrected for everything else.  A claim of several cells needs two tests:
 max-T on the blocks' means, which occasional slow runs of one target move, and the mean of the
 medians, which they do not, by Holm.  No question needs the one above it: two targets may differ in
 every pattern and not over all of them.
@@ -17,19 +17,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fsmatrix.analysis.comparison.cells import Match
+from fsmatrix.analysis.comparison.cells import Match, Pair, WorkPart, differences_of
 from fsmatrix.analysis.comparison.extension import Record
-from fsmatrix.analysis.comparison.options import ComparisonOptions, without_blocks
-from fsmatrix.analysis.comparison.pairs import Pair, WorkPart
-from fsmatrix.analysis.comparison.rows import Table
-from fsmatrix.analysis.comparison.whole import differences_of
+from fsmatrix.analysis.comparison.rows import ComparisonOptions, Table, without_blocks
 from fsmatrix.analysis.data.columns import Codes
 from fsmatrix.analysis.data.factors import several
 from fsmatrix.analysis.data.roles import pattern_of
-from fsmatrix.analysis.stats.estimates.intervals import Ratio
-from fsmatrix.analysis.stats.estimates.means import geometric_mean
+from fsmatrix.analysis.stats.estimates.intervals import Ratio, geometric_mean
 from fsmatrix.analysis.stats.estimates.medians import Floats
-from fsmatrix.analysis.stats.testing import looks
+from fsmatrix.analysis.stats.testing import signflips
 from fsmatrix.analysis.stats.testing.signflips import Together
 from fsmatrix.analysis.stats.testing.tests import Correction, correct
 from fsmatrix.analysis.stats.testing.verdict import CERTAINTY, Kind, Verdict, judge, verdicts
@@ -108,7 +104,7 @@ def together(
     cells = differences.shape[1]
     # means of more cells have less variance: only like ones have it in common
     groups = np.repeat([0, 1], [cells, len(every)])
-    tested = looks.max_t(np.hstack([differences, means]), last, turns, alpha, groups)
+    tested = signflips.max_t_over_looks(np.hstack([differences, means]), last, turns, alpha, groups)
     return Together(tested.p[:cells], tested.share, differences), tested.p[cells:]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,12 +14,14 @@ import xarray as xr
 
 from fsmatrix.analysis.data import summary
 from fsmatrix.analysis.data.axes import Axis, factor_columns
+from fsmatrix.analysis.data.cells import values_of
 from fsmatrix.analysis.data.columns import Codes, coded, combined
 from fsmatrix.analysis.data.doubts import audits_of
 from fsmatrix.analysis.data.factors import Mask
 from fsmatrix.analysis.data.load import Rows, join, rows, runs_of
 from fsmatrix.analysis.data.matrices import references
-from fsmatrix.analysis.data.unmeasured import why_no_value
+from fsmatrix.analysis.data.study import why_no_value
+from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
 from fsmatrix.analysis.units import (
     METRICS,
     OWN,
@@ -122,7 +125,7 @@ def table(
     invalid, failed = kept & summary.invalid(data), kept & (data["status"] != "ok")
     metrics, values = own_values(data)
     if metric != OWN:
-        values = summary.values_of(data, metric)
+        values = values_of(data, metric)
     counting = kept & ~invalid & ~failed & (data["phase"] != "") & ~np.isnan(values)
     if not counting.any():
         raise ValueError(f"no run gave any {_wanted(metric)}: {why_no_value(ds, kept)}")
@@ -178,7 +181,7 @@ def own_values(data: Rows) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.float64
     (names, engine), (phases, phase) = coded(engines), coded(data["phase"])
     each = np.array([[own_metric(str(e), str(p)) for p in phases] for e in names], dtype=str)
     metrics = each[engine, phase] if len(data) else np.empty(0, dtype=str)
-    bandwidth, rate = (summary.values_of(data, name) for name in ("bandwidth", "iops"))
+    bandwidth, rate = (values_of(data, name) for name in ("bandwidth", "iops"))
     metrics = np.where(np.isnan(bandwidth) & ~np.isnan(rate), "iops", metrics)
     return metrics, np.where(metrics == "iops", rate, bandwidth)
 
@@ -266,3 +269,46 @@ def _counted(data: Rows, mask: Mask, sides: Axis) -> dict[str, int]:
 def _runs(data: Rows, mask: Mask) -> int:
     """Different runs among these rows."""
     return int(np.unique(runs_of(data.where(mask))).size) if mask.any() else 0
+
+
+# What callers may choose about a comparison, a history or an acceptance test.
+
+
+TOLERANCE = 0.05
+
+
+@dataclass(frozen=True)
+class VerdictOptions:
+    """Which runs are judged, in which unit, and by which test."""
+
+    where: Levels | None = None  # only runs of these levels
+    unit: str | None = None  # to show values in; None: one that fits them
+    tolerance: float = TOLERANCE  # the share that is no difference that matters
+    alpha: float = ALPHA  # of a false claim in all looks at the campaign
+    correction: Correction = "holm"
+
+    def __post_init__(self) -> None:
+        """ValueError for a tolerance or an alpha that makes no sense."""
+        if not 0 < self.tolerance < math.inf:
+            raise ValueError(f"the tolerance must be positive, such as 0.05, not {self.tolerance}")
+        if not 0 < self.alpha < 1:
+            raise ValueError(f"alpha must lie between 0 and 1, such as 0.05, not {self.alpha}")
+
+
+def without_blocks(correction: Correction) -> Correction:
+    """The correction where the two sides share no blocks, as campaigns do: Holm for max-t."""
+    return "holm" if correction == "max-t" else correction
+
+
+@dataclass(frozen=True)
+class ComparisonOptions(VerdictOptions):
+    """These, and in what the cells of a pair may differ beyond the two sides.
+
+    `correction`: max-t where both sides of every cell share blocks; otherwise Holm takes its place.
+    `ignore`: factors; `work_id`: options that are no factor.
+    """
+
+    correction: Correction = "max-t"
+    across_engines: bool = False
+    across_cache: bool = False
+    ignore: Sequence[str] = ()

@@ -19,9 +19,9 @@ from fsmatrix.analysis.data.reading import loaded, read_variables
 from fsmatrix.analysis.steps import step
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.files.campaign import campaignopen
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import schema
 from fsmatrix.results.files.hdf5.hdf import HDF5_ERRORS
+from fsmatrix.results.files.safefile import ResultError
 
 FILE_NAME, PUBLISHED = "campaign.h5", "published:"  # the latter and a table of results/published
 LARGE = 64 << 20  # bytes of a file that is read only as far as it is looked at

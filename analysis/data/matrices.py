@@ -20,6 +20,7 @@ import xarray as xr
 
 from fsmatrix.analysis.data import summary
 from fsmatrix.analysis.data.axes import Axis, axes_of, coordinates_of, dimension, factor_columns
+from fsmatrix.analysis.data.cells import values_of
 from fsmatrix.analysis.data.columns import Codes, coded, is_text
 from fsmatrix.analysis.data.factors import Mask
 from fsmatrix.analysis.data.load import Array, Rows, rows
@@ -154,7 +155,7 @@ def _shape(axes: Sequence[Axis]) -> tuple[int, ...]:
 def _chosen(
     data: Rows, metric: str, axes: Sequence[Axis], counting: Mask, divisor: float
 ) -> Chosen:
-    values = summary.values_of(data, metric)
+    values = values_of(data, metric)
     there = np.flatnonzero(counting & ~np.isnan(values))
     cells = np.zeros(there.size, dtype=np.int64)
     for axis in axes:

@@ -7,20 +7,21 @@ never averaged over.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.data import doubts, summary, unmeasured
-from fsmatrix.analysis.data.cells import Cell
+from fsmatrix.analysis.data import doubts, summary
+from fsmatrix.analysis.data.cells import Cell, Values, values_of
 from fsmatrix.analysis.data.cluster import Cluster
 from fsmatrix.analysis.data.columns import coded, combined
-from fsmatrix.analysis.data.factors import follows, rows_by_group
-from fsmatrix.analysis.data.load import Rows, rows
+from fsmatrix.analysis.data.doubts import audits_of
+from fsmatrix.analysis.data.factors import OF_PHASES, Mask, follows
+from fsmatrix.analysis.data.load import rows, runs_of
 from fsmatrix.analysis.data.roles import (
     NUMERIC,
     ORDER,
@@ -33,34 +34,79 @@ from fsmatrix.analysis.data.roles import (
     same,
 )
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, ratio
-from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats, Median, per_group
+from fsmatrix.analysis.stats.estimates.medians import LEVEL
 from fsmatrix.analysis.stats.estimates.runs import runs
-from fsmatrix.analysis.units import METRICS, Level, Metric, Unit, metric_of
+from fsmatrix.analysis.units import METRICS, OWN, Level, Metric, Unit, metric_of
 from fsmatrix.results.units import plural
 
+# Why runs gave no value: how many failed and of what, are invalid by which audit, or lack it.
 
-@dataclass(frozen=True)
-class Values:
-    """A cell's values of one metric, SI units: the median of each attachment."""
 
-    cell: Cell
-    median: Median
-    values: Floats  # [attachment]
-    attachments: tuple[str, ...]
-    blocks: tuple[int, ...]  # the block of each attachment
+MOST_CHARACTERS = 160  # of an error's text
 
-    def level(self, name: str) -> Level:
-        """The level of a role or a factor; "" if it has none."""
-        for factor in ROLES.get(name, (name,)):
-            level = self.cell.levels.get(factor, "")
-            if level != "" and level == level:
-                return level
+
+def why_no_value(ds: xr.Dataset, among: Mask) -> str:
+    """Of these rows (shape [row]), none of which gave a value: what became of their runs.
+
+    "12 runs failed (9 of them: ENOSPC); 4 runs are invalid (read-served-by-cache)".
+    """
+    data = rows(ds)
+    failed = among & (data["status"] != "ok")
+    invalid = among & summary.invalid(data)
+    rest = among & ~failed & ~invalid
+    run = runs_of(data)
+
+    def number(mask: Mask) -> int:
+        return int(np.unique(run[mask]).size)
+
+    sentences = []
+    if failed.any():
+        sentences.append(f"{plural(number(failed), 'run')} failed{_errors(ds, failed)}")
+    if invalid.any():
+        where = np.flatnonzero(invalid)
+        audits_by_row = audits_of(ds, where, np.zeros(where.size, dtype=np.int64), ("invalid",))
+        audits = ", ".join(sorted(audits_by_row.get(0, ())))
+        be = "is" if number(invalid) == 1 else "are"
+        why = f" ({audits})" if audits else ""
+        sentences.append(f"{plural(number(invalid), 'run')} {be} invalid{why}")
+    if rest.any():
+        sentences.append(f"{plural(number(rest), 'run')} ended well without it")
+    return "; ".join(sentences) or "there is no run of it"
+
+
+def rows_of(ds: xr.Dataset, cells: Sequence[Cell]) -> Mask:
+    """Rows of the newest attempts at these cells, also of runs that failed before a phase."""
+    data = rows(ds)
+    names = [name for name in cells[0].levels if name not in OF_PHASES] if cells else []
+    columns = [data.factor(name) for name in names]
+    first, group = combined([coded(column)[1] for column in columns], len(data))
+    wanted = {tuple(repr(cell.levels[name]) for name in names) for cell in cells}
+    wanted_rows = [tuple(repr(column[row].item()) for column in columns) in wanted for row in first]
+    inside: Mask = np.array(wanted_rows, dtype=bool)[group]
+    return inside & summary.current(data)
+
+
+def _errors(ds: xr.Dataset, failed: Mask) -> str:
+    """The most frequent error of these rows' runs, with its number where there are others."""
+    data = rows(ds)
+    first = np.flatnonzero(failed)
+    first = first[np.unique(runs_of(data)[first], return_index=True)[1]]
+    texts = Counter(text for text in data["error"][first].tolist() if text)
+    if not texts:
         return ""
+    text, number = texts.most_common(1)[0]
+    if len(text) > MOST_CHARACTERS:
+        text = f"{text[:MOST_CHARACTERS].rstrip()} ..."
+    return f" ({text})" if number == first.size else f" ({number} of them: {text})"
 
-    def number(self, role: str) -> float:
-        """The level of a numeric role; NaN if it has none."""
-        level = self.level(role)
-        return float("nan") if isinstance(level, str) else float(level)
+
+def metric_for(ds: xr.Dataset, metric: str = OWN) -> str:
+    """`metric`; for OWN bandwidth, and where no run has any bytes (transactions, names), iops."""
+    if metric != OWN:
+        return metric
+    data = rows(ds)
+    some = [n for n in ("bandwidth", "iops") if np.isfinite(values_of(data, n)).any()]
+    return some[0] if some else "bandwidth"
 
 
 @dataclass(frozen=True)
@@ -164,17 +210,15 @@ def study(
     ds: xr.Dataset,
     metric: str,
     where: Mapping[str, Level] | None = None,
-    also: Collection[str] = (),
 ) -> Study:
     """The cells of a campaign, of those whose levels are as `where` says.
 
-    `also`: further metrics whose medians the cells hold.
     ValueError for an unknown metric, a factor that is not there, and for no value at all.
     """
     if metric not in METRICS:
         raise ValueError(f"no metric {metric!r}; there are {', '.join(METRICS)}")
-    summarised = summary.summarise(ds, metrics={metric, *also})
-    values = per_attachment(rows(ds), metric, summarised.cells)
+    summarised = summary.summarise(ds)
+    values = [cell.values(metric) for cell in summarised.cells]
     chosen = tuple(
         cell for cell in values if all(same(cell.level(n), v) for n, v in (where or {}).items())
     )
@@ -217,47 +261,8 @@ def _nothing(
             levels = sorted({cell.level(name) for cell in every} - {""}, key=by_size)
             allowed = ", ".join(level_text(name, other) for other in levels) or "no levels of it"
             return f"no runs with {name} {level_text(name, level)}; there are {allowed}"
-    why = unmeasured.why_no_value(ds, unmeasured.rows_of(ds, [cell.cell for cell in chosen]))
+    why = why_no_value(ds, rows_of(ds, [cell.cell for cell in chosen]))
     return f"no run gave any {METRICS[metric].title.lower()}: {why}"
-
-
-def per_attachment(data: Rows, metric: str, cells: Sequence[Cell]) -> tuple[Values, ...]:
-    """Every cell of a summary with the values that its median of a metric is of (the same rows)."""
-    if metric not in data.columns or not cells:
-        return tuple(Values(cell, cell.metrics[metric], np.empty(0), (), ()) for cell in cells)
-    names = [name for name in cells[0].levels if name not in ("engine", "phase")]
-    columns = {name: data.factor(name) for name in names}
-    columns |= {name: data[name] for name in ("engine", "phase") if name in data.columns}
-    measured = summary.values_of(data, metric)
-    usable = summary.current(data) & (data["status"] == "ok") & (data["phase"] != "")
-    usable &= (data["worst_finding"] != "invalid") & np.isfinite(measured)
-    first, group = combined([coded(column)[1] for column in columns.values()], len(data))
-    place = {
-        tuple(repr(column[row].item()) for column in columns.values()): i
-        for i, row in enumerate(first)
-    }
-    labels, owner = coded(data["attachment"])
-    blocks = np.zeros(len(labels), dtype=np.int64)
-    blocks[owner] = data["block"]
-    rows_of, pair = combined([group[usable], owner[usable]], int(usable.sum()))
-    reduced = per_group(measured[usable], pair)[1]
-    cell_of, owner_of = group[usable][rows_of], owner[usable][rows_of]
-    pairs_of_cell = {int(cell_of[pairs[0]]): pairs for pairs in rows_by_group(cell_of)}
-    result = []
-    for cell in cells:
-        key = tuple(repr(cell.levels[name]) for name in columns)
-        pairs = pairs_of_cell.get(place.get(key, -1), np.empty(0, dtype=np.int64))
-        owners = owner_of[pairs]
-        result.append(
-            Values(
-                cell,
-                cell.metrics[metric],
-                reduced[pairs],
-                tuple(str(labels[i]) for i in owners),
-                tuple(blocks[owners].tolist()),
-            )
-        )
-    return tuple(result)
 
 
 def _varying(

@@ -8,19 +8,17 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import xarray as xr
 
 from fsmatrix.analysis.data import cluster, own_iterations
-from fsmatrix.analysis.data.cells import Cell, sort_key
+from fsmatrix.analysis.data.cells import Cell, Counted, Measured, sort_key
 from fsmatrix.analysis.data.cluster import Cluster
 from fsmatrix.analysis.data.columns import Codes, combined
 from fsmatrix.analysis.data.doubts import audits_of
 from fsmatrix.analysis.data.factors import Mask, codes, groups, roles
 from fsmatrix.analysis.data.load import Array, Rows, rows, runs_of
 from fsmatrix.analysis.data.own_iterations import OwnSummary
-from fsmatrix.analysis.stats.estimates.medians import Median, of_cells
-from fsmatrix.analysis.units import METRICS, Level
+from fsmatrix.analysis.units import Level
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.record import SEVERITIES
 
@@ -61,13 +59,8 @@ class Summary:
         return [_flat(cell, self) for cell in self.cells]
 
 
-def summarise(
-    ds: xr.Dataset,
-    *,
-    include: Collection[Excluded] = (),
-    metrics: Collection[str] = METRICS.keys(),
-) -> Summary:
-    """Summary of a campaign (`load.open_campaign`), with the medians of `metrics`.
+def summarise(ds: xr.Dataset, *, include: Collection[Excluded] = ()) -> Summary:
+    """Summary of a campaign (`load.open_campaign`).
 
     Left out unless `include` names them: runs with a finding of severity "invalid" (they are
     counted, but in no median), and "reference" targets.
@@ -84,18 +77,18 @@ def summarise(
     few = {name: column[first] for name, column in columns.items()}
     varying, constants, attributes, derived = roles(few, data["phase"][first] != "")
     kept = np.flatnonzero(shown & current(every))
-    counted = ~invalid(data) & (data["status"] == "ok")
+    valid = ~invalid(data) & (data["status"] == "ok")
     evidence = _Evidence(
         audits=audits_of(ds, kept, group),
         refused=audits_of(ds, kept, group, ("invalid",)),
-        warned=audits_of(ds, kept[counted], group[counted], ("warning",)),
-        own=own_iterations.of_cells(ds, kept[counted], group[counted]),
+        warned=audits_of(ds, kept[valid], group[valid], ("warning",)),
+        own=own_iterations.of_cells(ds, kept[valid], group[valid]),
     )
     used = (data["status"] == "ok") & (data["phase"] != "")
     if "invalid" not in include:
         used &= ~invalid(data)
-    measured = _measured(data, group, used, first.size, metrics)
-    cells = _cells(data, few, group, measured, evidence, attributes)
+    counted = Counted(data, group, used, first.size)
+    cells = _cells(data, few, group, counted, evidence, attributes)
     return Summary(
         cells=tuple(sorted(cells, key=lambda cell: sort_key(cell, varying))),
         varying=varying,
@@ -158,7 +151,7 @@ def _cells(
     data: Rows,
     few: Mapping[str, Array],
     group_of: Codes,
-    measured: Sequence[_Measured],
+    measured: Counted,
     evidence: _Evidence,
     of_targets: Sequence[str],
 ) -> list[Cell]:
@@ -188,13 +181,13 @@ def _cells(
         cells += [
             Cell(
                 levels=levels | {"phase": name},
-                runs=measured[group].runs,
-                attachments=measured[group].attachments,
+                runs=measured.runs[group],
+                attachments=measured.attachments[group],
                 failed=failures.get(int(base[group]), 0),
                 invalid=counted[group],
                 worst_finding=severities[group],
                 findings=tuple(sorted(evidence.audits.get(group, ()))),
-                metrics=measured[group].metrics,
+                metrics=Measured(measured, group),
                 invalid_by=tuple(sorted(evidence.refused.get(group, ()))),
                 doubts=tuple(sorted(evidence.warned.get(group, ()))),
                 own=evidence.own.get(group),
@@ -202,28 +195,6 @@ def _cells(
             for name in names
         ]
     return cells
-
-
-@dataclass(frozen=True)
-class _Measured:
-    """What the rows of one cell gave that count."""
-
-    runs: int
-    attachments: int
-    metrics: Mapping[str, Median]
-
-
-def _measured(
-    data: Rows, group_of: Codes, used: Mask, size: int, metrics: Collection[str]
-) -> list[_Measured]:
-    """Of each of `size` cells, from the rows `used`: the medians of `medians.of_runs`."""
-    cell = group_of[used]
-    first, pair = combined([codes(data["attachment"])[1][used], cell], cell.size)
-    owner = cell[first]  # the cell of each attachment in a cell
-    runs, attachments = (np.bincount(where, minlength=size).tolist() for where in (cell, owner))
-    medians = {name: of_cells(values_of(data, name)[used], pair, owner, size) for name in metrics}
-    of_each = [{name: many[i] for name, many in medians.items()} for i in range(size)]
-    return [_Measured(*numbers) for numbers in zip(runs, attachments, of_each, strict=True)]
 
 
 def _distinct(group_of: Codes, data: Rows, keep: Mask) -> dict[int, int]:
@@ -243,16 +214,6 @@ def _worst(findings: Array, group_of: Codes, size: int) -> list[str]:
     worst = np.zeros(size, dtype=np.int64)
     np.maximum.at(worst, group_of, ranks[place])
     return [str(levels[order[rank]]) for rank in worst]
-
-
-def values_of(part: Rows, metric: str) -> npt.NDArray[np.float64]:
-    """A metric's values; a phase that moved no bytes has no bandwidth."""
-    if metric not in part.columns:
-        return np.full(len(part), np.nan)
-    values = part[metric].astype(np.float64)
-    if metric == "bandwidth" and "bytes" in part.columns:
-        values = np.where(part["bytes"] == 0, np.nan, values)
-    return values
 
 
 def _flat(cell: Cell, summary: Summary) -> dict[str, Json]:

@@ -9,8 +9,20 @@ from typing import Any
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.summary import Summary
-from fsmatrix.analysis.draw.layout import CellGroup, Layout, groups, levels
-from fsmatrix.analysis.draw.panels import BAR_GAP, INK, Key, Page, axis, frame, safe, x_levels
+from fsmatrix.analysis.draw.panels import (
+    BAR_GAP,
+    INK,
+    CellGroup,
+    Key,
+    Layout,
+    Page,
+    axis,
+    frame,
+    groups,
+    levels,
+    safe,
+    x_levels,
+)
 from fsmatrix.analysis.units import MARKS, METRICS, Metric, level_text
 from fsmatrix.results.evidence.values import Json
 

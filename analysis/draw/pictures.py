@@ -8,11 +8,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsmatrix.analysis.draw.files import numbered
-from fsmatrix.results.files.asides import replacing
+from fsmatrix.results.files.atomic_write import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+# Names of the files of figures and tables.
+
+
+def numbered(out: Path, number: int) -> Path:
+    """out.png, out-2.png, out-3.png... for 1, 2, 3..."""
+    return out if number == 1 else out.with_stem(f"{out.stem}-{number}")
+
 
 FORMATS = (".png", ".svg", ".pdf")
 DPI = 150

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import fsmatrix
 from fsmatrix.analysis import units
-from fsmatrix.analysis.draw.files import numbered
-from fsmatrix.results.files.asides import replacing
+from fsmatrix.analysis.draw.pictures import numbered
+from fsmatrix.results.files.atomic_write import replacing
 from fsmatrix.results.printable import printable
 
 if TYPE_CHECKING:

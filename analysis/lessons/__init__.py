@@ -1,4 +1,5 @@
-"""What a campaign teaches, in sentences with numbers and intervals; it estimates nothing itself.
+"""What a campaign says to somebody who must choose: who stands where, and what follows from it.
 
-From outside: `lessons`, `overall`, `ranking`.
+It estimates and tests nothing itself.  From outside: `lessons`, `overall`, `standings`,
+`first_screen`.
 """

@@ -15,8 +15,8 @@ import xarray as xr
 from fsmatrix.analysis.comparison.advice import fewest_blocks
 from fsmatrix.analysis.comparison.compare import DEFAULTS, comparisons
 from fsmatrix.analysis.comparison.compared import Compared
-from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.result import Comparison
+from fsmatrix.analysis.comparison.rows import ComparisonOptions
 from fsmatrix.analysis.comparison.words import ahead
 from fsmatrix.analysis.data.factors import several
 from fsmatrix.analysis.data.roles import ROLES, Key, pattern_of

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.roles import Key
-from fsmatrix.analysis.data.study import Study, Values, ratio_of
+from fsmatrix.analysis.data.study import Study, ratio_of
 from fsmatrix.analysis.lessons.words import (
     Bound,
     Lesson,

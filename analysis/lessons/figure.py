@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.roles import Key
-from fsmatrix.analysis.data.study import Values
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.units import MARKS, SHORT_TITLES, Level, Unit
 

@@ -13,12 +13,12 @@ from fsmatrix.analysis.comparison.extension import record_of
 from fsmatrix.analysis.comparison.rows import at_levels, own_values
 from fsmatrix.analysis.data import summary as summaries
 from fsmatrix.analysis.data.axes import factor_columns
+from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.doubts import far_sentences
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.matrices import references
-from fsmatrix.analysis.data.study import Study, Values
+from fsmatrix.analysis.data.study import Study, why_no_value
 from fsmatrix.analysis.data.summary import Summary
-from fsmatrix.analysis.data.unmeasured import why_no_value
 from fsmatrix.analysis.lessons.words import Bound, cell_metric, constant, names
 from fsmatrix.analysis.questions.bottleneck import usage
 from fsmatrix.analysis.questions.findings import finding_groups

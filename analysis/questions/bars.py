@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.roles import Key, factor_of, level_text
-from fsmatrix.analysis.data.study import Study, Values, study
+from fsmatrix.analysis.data.study import Study, study
 from fsmatrix.analysis.draw.charts import why_absent
 from fsmatrix.analysis.draw.panels import INK
 from fsmatrix.analysis.result import plain

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import xarray as xr
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.doubts import doubts_of
 from fsmatrix.analysis.data.factors import follows, levels_of, several
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.roles import Key, same
-from fsmatrix.analysis.data.study import Study, Values, ratio_of, study
+from fsmatrix.analysis.data.study import Study, ratio_of, study
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import METRICS, Level, brief

@@ -11,7 +11,7 @@ import xarray as xr
 
 from fsmatrix.analysis.data.load import Rows, environments, rows
 from fsmatrix.analysis.data.summary import Summary, summarise
-from fsmatrix.results.audits.fairness import fairness as judging
+from fsmatrix.results.audits import fairness as judging
 from fsmatrix.results.evidence.deployment import NAMES, Deployment, of_environment
 from fsmatrix.results.evidence.stored import StoredError
 from fsmatrix.results.evidence.values import Json
@@ -109,7 +109,7 @@ def fairness(
     for fewer than two targets.
     """
     data = rows(ds)
-    whole = summary or summarise(ds, include=["reference"] if targets else [], metrics=())
+    whole = summary or summarise(ds, include=["reference"] if targets else [])
     names = [name for name in whole.targets if targets or name not in whole.references]
     if strange := [name for name in targets if name not in names]:
         there = ", ".join(names)

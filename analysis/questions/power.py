@@ -18,11 +18,11 @@ import scipy
 import xarray as xr
 
 from fsmatrix.analysis.comparison.compare import comparisons
-from fsmatrix.analysis.comparison.options import TOLERANCE
+from fsmatrix.analysis.comparison.rows import TOLERANCE
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates import medians
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
-from fsmatrix.analysis.stats.testing import looks, signflips
+from fsmatrix.analysis.stats.testing import signflips
 from fsmatrix.analysis.stats.testing.tests import ALPHA
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural
@@ -86,7 +86,7 @@ def power(detect: float, spread: str, spreads: Sequence[float], cells: int, bloc
     def chance(n: int) -> float:
         return proven(n, cells, shift, values)
 
-    share = looks.level(ALPHA, 1) / cells
+    share = signflips.look_level(ALPHA, 1) / cells
     needed = {asked: _fewest(chance, asked, share) for asked in CHANCES}
     return Power(detect, spread, cells, blocks, chance(blocks), needed)
 
@@ -125,7 +125,7 @@ def proven(blocks: int, cells: int, shift: float, spreads: Floats, seed: int = 0
         return 0.0
     random = np.random.default_rng([seed, blocks])
     differ = max(cells // 2, 1)
-    level, campaigns = looks.level(ALPHA, 1), max(CAMPAIGNS, CELLS // differ)
+    level, campaigns = signflips.look_level(ALPHA, 1), max(CAMPAIGNS, CELLS // differ)
     called = 0
     for _ in range(campaigns):
         drawn = random.choice(spreads, cells) * random.standard_normal((blocks, cells))

@@ -19,8 +19,7 @@ from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.factors import roles, rows_by_group
 from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.summary import current
-from fsmatrix.analysis.traces.played import added, played_says, share
-from fsmatrix.analysis.traces.summary import summary_says
+from fsmatrix.analysis.traces import added, played_says, share, summary_says
 from fsmatrix.analysis.units import MISSING, described, fitting
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.replay import Amount, PlayedKind, Replayed

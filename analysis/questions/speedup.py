@@ -15,8 +15,8 @@ import xarray as xr
 from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.compare import DEFAULTS, compare
 from fsmatrix.analysis.comparison.compared import Compared
-from fsmatrix.analysis.comparison.options import ComparisonOptions
 from fsmatrix.analysis.comparison.result import Comparison
+from fsmatrix.analysis.comparison.rows import ComparisonOptions
 from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.questions.curves import described
 from fsmatrix.analysis.result import plain

@@ -13,7 +13,7 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.data.cells import Cell, sort_key
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.draw.charts import NOT_MEASURED, why_absent
-from fsmatrix.analysis.draw.layout import CellGroup, groups, same
+from fsmatrix.analysis.draw.panels import CellGroup, groups, same
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import MARKS, METRICS, Level, Metric, Unit, level_text, metric_of
 

@@ -12,6 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fsmatrix.analysis.draw.charts import colours
+from fsmatrix.analysis.lessons.first_screen import extremes, sentences
+from fsmatrix.analysis.lessons.standings import Standing, Standings
 from fsmatrix.analysis.report.matrix import (
     VALUES,
     Band,
@@ -22,8 +24,6 @@ from fsmatrix.analysis.report.matrix import (
     picture,
     short,
 )
-from fsmatrix.analysis.standings.sentences import extremes, sentences
-from fsmatrix.analysis.standings.standings import Standing, Standings
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.results.evidence.values import JsonObject
 

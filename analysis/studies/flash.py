@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from fsmatrix.analysis.comparison.compare import DEFAULTS
-from fsmatrix.analysis.comparison.options import ComparisonOptions
+from fsmatrix.analysis.comparison.rows import ComparisonOptions
+from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.roles import Key
-from fsmatrix.analysis.data.study import Values
 from fsmatrix.analysis.questions.curves import Curves, cells_of, curves, described, varying
 from fsmatrix.analysis.questions.speedup import Speedup, speedup
 from fsmatrix.analysis.result import plain

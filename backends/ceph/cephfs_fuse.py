@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import cast
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph import deployment
+from fsmatrix.backends.ceph import deployment, mounts
 from fsmatrix.backends.ceph.cephfs_mounted import CephfsMounted
-from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.options import FuseOptions
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.local.mounts import fuse, mounting
-from fsmatrix.backends.system import packages, tools
+from fsmatrix.backends.system import tools
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, mapping, text
 
@@ -23,20 +22,20 @@ class CephfsFuse(CephfsMounted):
 
     name = "cephfs-fuse"
     Options = FuseOptions
-    fstype = clients.FUSE
-    fstypes = frozenset({clients.FUSE, "fuse.ceph"})
+    fstype = mounts.FUSE
+    fstypes = frozenset({mounts.FUSE, "fuse.ceph"})
 
     @classmethod
     def mount_refusal(cls) -> str:
         """No root, no ceph-fuse, or no /dev/fuse."""
-        program = packages.missing(clients.FUSE_PROGRAM)
+        program = tools.missing(mounts.FUSE_PROGRAM)
         reasons = (mounting.root_refusal(), program, fuse.device_refusal())
         return "; ".join(reason for reason in reasons if reason)
 
     @classmethod
     def version(cls) -> str:
         """What ceph-fuse says of its version."""
-        return tools.version(clients.FUSE_PROGRAM, "--version")
+        return tools.version(mounts.FUSE_PROGRAM, "--version")
 
     def settings(self, context: ProvisionContext) -> dict[str, Json]:
         """The client's options, and a name for the mount."""
@@ -56,12 +55,12 @@ class CephfsFuse(CephfsMounted):
         own, client = Tree.of(details), mapping(details, "client")
         point, source = text(details, "point"), text(details, "source")
         options = {name: text(client, name) for name in client}
-        return clients.fuse_argv(own.login, own.filesystem, own.path, point, source, options)
+        return mounts.fuse_argv(own.login, own.filesystem, own.path, point, source, options)
 
     @classmethod
     def attach(cls, argv: Sequence[str], point: Path) -> None:
         """Start it, and wait until it is mounted."""
-        clients.start_fuse(argv, point)
+        mounts.start_fuse(argv, point)
 
     @classmethod
     def keeps_data(cls, details: JsonObject) -> bool:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import cast
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph import deployment
-from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph import deployment, mounts
+from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.ceph.cephfs_mounted import CephfsMounted
-from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.options import KernelOptions
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.local.mounts import mounting
-from fsmatrix.backends.system import packages, tools
+from fsmatrix.backends.system import tools
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, text
 
@@ -25,16 +24,16 @@ class CephfsKernel(CephfsMounted):
 
     name = "cephfs-kernel"
     Options = KernelOptions
-    fstype = clients.KERNEL
-    fstypes = frozenset({clients.KERNEL})
+    fstype = mounts.KERNEL
+    fstypes = frozenset({mounts.KERNEL})
 
     @classmethod
     def mount_refusal(cls) -> str:
         """No root, no ceph in the kernel, or no mount.ceph."""
         reasons = (
             mounting.root_refusal(),
-            mounting.kernel_refusal(clients.KERNEL),
-            packages.missing(clients.KERNEL_PROGRAM),
+            mounting.kernel_refusal(mounts.KERNEL),
+            tools.missing(mounts.KERNEL_PROGRAM),
         )
         return "; ".join(reason for reason in reasons if reason)
 
@@ -60,13 +59,13 @@ class CephfsKernel(CephfsMounted):
         """mount.ceph finds the monitors and the key as ceph.conf says."""
         own, options = Tree.of(details), text(details, "mount_options")
         login, point = Login.of(details), text(details, "point")
-        return clients.kernel_argv(login, own.filesystem, own.path, point, options)
+        return mounts.kernel_argv(login, own.filesystem, own.path, point, options)
 
     @classmethod
     def attach(cls, argv: Sequence[str], point: Path) -> None:
         """Mount by mount.ceph; ToolError with its words if that fails."""
         del point
-        tools.run(argv, deadline=clients.MOUNT_DEADLINE)
+        tools.run(argv, deadline=mounts.MOUNT_DEADLINE)
 
     @classmethod
     def client_of(cls, argv: Sequence[str]) -> Sequence[str]:

@@ -9,18 +9,16 @@ from typing import ClassVar, Self, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space
-from fsmatrix.backends.ceph import deployment
-from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph import deployment, mounts
+from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
 from fsmatrix.backends.ceph.levels import levels
 from fsmatrix.backends.ceph.levels.leveloptions import FACTORS
 from fsmatrix.backends.ceph.levels.levels import Levels
-from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.options import CephOptions
 from fsmatrix.backends.ceph.state import health, network, settle
 from fsmatrix.backends.ceph.state.health import Watch
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal.owned_dirs import PREFIX
+from fsmatrix.backends.journal.journal import PREFIX
 from fsmatrix.backends.pace import Pace
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, inside, text, texts
@@ -125,7 +123,7 @@ class Levelled(Backend):
     @classmethod
     def workers(cls, access: Access) -> list[int]:
         """The cluster's daemons, if they run here: a test bed."""
-        return clients.servers(str(access.details["conf"]))
+        return mounts.servers(str(access.details["conf"]))
 
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:

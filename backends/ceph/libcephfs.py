@@ -23,8 +23,8 @@ from fsmatrix.backends.access import Access, CephfsAccess, expect
 from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext, Usable
 from fsmatrix.backends.ceph import deployment
 from fsmatrix.backends.ceph.bindings import capi
-from fsmatrix.backends.ceph.bindings.login import NO_WAIT, root_text
-from fsmatrix.backends.ceph.oncephfs import (
+from fsmatrix.backends.ceph.bindings.librados import NO_WAIT, root_text
+from fsmatrix.backends.ceph.cephfs_mounted import (
     OnCephfs,
     ceph_facts,
     cluster_details,
@@ -36,8 +36,7 @@ from fsmatrix.backends.ceph.places import own
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.ceph.state import caches
 from fsmatrix.backends.errors import BackendError, value_or_error
-from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.journal.owned_dirs import DATA
+from fsmatrix.backends.journal.journal import DATA, Journal
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, inside
 

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from fsmatrix.backends.allowed import NUMBER, SIZE, one_of, plain
 from fsmatrix.backends.base import BackendOptions
-from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
 from fsmatrix.backends.local.mounts.mounting import check_mount_options, mount_keys
 from fsmatrix.results.units import PositiveSize

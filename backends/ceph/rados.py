@@ -19,8 +19,7 @@ from fsmatrix.backends.access import Access, RadosAccess, expect
 from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext, Usable
 from fsmatrix.backends.base import Space as FreeSpace
 from fsmatrix.backends.ceph.bindings import capi
-from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
-from fsmatrix.backends.ceph.bindings.login import Login, root_text
+from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster, Login, root_text
 from fsmatrix.backends.ceph.levelled import Levelled, pool_space
 from fsmatrix.backends.ceph.options import RadosOptions
 from fsmatrix.backends.ceph.places.spaces import Space

@@ -5,11 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from fsmatrix.backends.ceph.levels import levelstate
-from fsmatrix.backends.ceph.mounts import clients, sessions
+from fsmatrix.backends.ceph.mounts import FUSE, Mounted, farewell, is_ours
 from fsmatrix.backends.ceph.places import spaces, trees
 from fsmatrix.backends.journal.identity import carries
-from fsmatrix.backends.journal.kinds import Kind, Stage
-from fsmatrix.backends.journal.proof import POINT, Facts, Ground, LeftAlone, of_server_thing
+from fsmatrix.backends.journal.proof import (
+    POINT,
+    Facts,
+    Ground,
+    Kind,
+    LeftAlone,
+    Stage,
+    of_server_thing,
+)
 from fsmatrix.backends.journal.rollback import not_unmounted
 from fsmatrix.backends.local.mounts import fuse
 from fsmatrix.backends.system import mounts
@@ -17,13 +24,13 @@ from fsmatrix.results.evidence.stored import StoredError, read
 from fsmatrix.results.evidence.values import texts
 
 
-def _mounted(facts: Facts) -> tuple[clients.Mounted, tuple[str, ...]]:
+def _mounted(facts: Facts) -> tuple[Mounted, tuple[str, ...]]:
     """A mount, and the arguments of the process that serves it (empty: the kernel does)."""
     try:
-        own = read(clients.Mounted, facts, "facts")
+        own = read(Mounted, facts, "facts")
     except StoredError as error:
         raise LeftAlone(str(error)) from error
-    return own, texts(facts, "argv") if own.fstype == clients.FUSE else ()
+    return own, texts(facts, "argv") if own.fstype == FUSE else ()
 
 
 def of_cephfs_mount(facts: Facts, ground: Ground) -> None:
@@ -44,7 +51,7 @@ def undo_cephfs_mount(facts: Facts, same_boot: bool) -> str:
     own, client = _mounted(facts)
     path = Path(own.path)
     mount = mounts.mounted_at(path)
-    if mount is not None and not clients.is_ours(mount, own):
+    if mount is not None and not is_ours(mount, own):
         raise LeftAlone(f"{path}: {mount.source} is mounted there, not our CephFS")
     if mount is None and not fuse.processes(client):
         return ""
@@ -53,7 +60,7 @@ def undo_cephfs_mount(facts: Facts, same_boot: bool) -> str:
     except OSError as error:
         raise not_unmounted(str(path), error) from error
     if not in_order:
-        sessions.farewell(own)
+        farewell(own)
     return f"unmounted {path}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fsmatrix.backends.base import Space
-from fsmatrix.backends.daos.levels.classes import parse_class
+from fsmatrix.backends.daos.levels import parse_class
 from fsmatrix.backends.daos.options import DOMAINS
 from fsmatrix.results.evidence.deployment import (
     CLIENT,

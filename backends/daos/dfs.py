@@ -13,7 +13,7 @@ from typing import cast
 from fsmatrix.backends.access import Access, DfsAccess, expect
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import libraries, ondaos, together, trees
-from fsmatrix.backends.daos.bindings.folders import Folders
+from fsmatrix.backends.daos.bindings import Folders
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.options import DaosDfsOptions
 from fsmatrix.backends.errors import BackendError

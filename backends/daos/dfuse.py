@@ -23,7 +23,7 @@ from fsmatrix.backends.daos.mounts.attached import DfuseNode
 from fsmatrix.backends.daos.mounts.options import FACTORS, FOUND, DaosDfuseOptions
 from fsmatrix.backends.daos.state import facts as daos_facts
 from fsmatrix.backends.errors import BackendError, value_or_error
-from fsmatrix.backends.journal import owned_dirs
+from fsmatrix.backends.journal import journal
 from fsmatrix.backends.local import provenance
 from fsmatrix.backends.local.directory import place_refusal
 from fsmatrix.backends.local.mounts import fuse, mounting
@@ -119,7 +119,7 @@ class DaosDfuse(DfuseNode):
 
     def _attach(self, place: Place, details: JsonObject, context: ProvisionContext) -> PathAccess:
         chosen = self._chosen
-        prefix = f"/{owned_dirs.DATA}"
+        prefix = f"/{journal.DATA}"
         if not place.own:
             prefix = trees.make(place, libraries.folder(chosen.library), context)
         elif given := chosen.cache_attributes:
@@ -139,7 +139,7 @@ class DaosDfuse(DfuseNode):
     def _in_found(self, context: ProvisionContext) -> PathAccess:
         """A directory of ours in a mount that stays as it is."""
         parent = Path(self._chosen.path).resolve()
-        folder = owned_dirs.make_tree(parent, context.tag, context.journal)
+        folder = journal.make_tree(parent, context.tag, context.journal)
         mount = program.found_at(parent)
         details = {
             "tree": str(folder),
@@ -152,7 +152,7 @@ class DaosDfuse(DfuseNode):
             **self._servers(),
             **_preload(self._chosen),
         }
-        return PathAccess(self.name, context.target, details, str(folder / owned_dirs.DATA))
+        return PathAccess(self.name, context.target, details, str(folder / journal.DATA))
 
     def _servers(self) -> dict[str, Json]:
         """How the system is reached; unknown where its agent does not say."""
@@ -169,7 +169,7 @@ class DaosDfuse(DfuseNode):
             folder = Path(text(details, "tree"))
             if trouble := fuse.trouble(folder, servers=True):
                 raise BackendError(f"{trouble}: {folder} was not removed")
-            return owned_dirs.release_tree(folder, text(details, "tag"), context.journal)
+            return journal.release_tree(folder, text(details, "tag"), context.journal)
         self.unmount(access, context.journal)
         mounting.remove_point(Path(text(details, "point")), context.journal)
         place = Place.of(details)

@@ -20,17 +20,16 @@ from fsmatrix.backends.base import (
     Usable,
 )
 from fsmatrix.backends.daos import containers, deployment, together
+from fsmatrix.backends.daos import levels as pools
 from fsmatrix.backends.daos.containers import Place
-from fsmatrix.backends.daos.levels import levels as pools
-from fsmatrix.backends.daos.levels.classes import Shape
-from fsmatrix.backends.daos.levels.levels import Levels
+from fsmatrix.backends.daos.levels import Levels, Shape
 from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
 from fsmatrix.backends.daos.state import counters, engines, health, settle
 from fsmatrix.backends.daos.state import facts as daos_facts
 from fsmatrix.backends.daos.tools import agent
 from fsmatrix.backends.daos.tools import client as daos_client
 from fsmatrix.backends.errors import BackendError, value_or_error
-from fsmatrix.backends.journal.owned_dirs import PREFIX
+from fsmatrix.backends.journal.journal import PREFIX
 from fsmatrix.backends.local import provenance
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, inside, text, texts

@@ -8,13 +8,13 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from fsmatrix.backends.base import BackendOptions
-from fsmatrix.backends.daos.levels.classes import (
+from fsmatrix.backends.daos.levels import (
+    DaosLevelOptions,
     Shape,
     class_refusal,
     factor_refusal,
     parse_class,
 )
-from fsmatrix.backends.daos.levels.leveloptions import DaosLevelOptions
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.daos.tools.tool import DEADLINE, NAME
 from fsmatrix.backends.errors import BackendError

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fsmatrix.backends.daos import containers, libraries, trees
-from fsmatrix.backends.daos.levels import levels
+from fsmatrix.backends.daos import containers, levels, libraries, trees
 from fsmatrix.backends.daos.mounts import program
 from fsmatrix.backends.journal.identity import carries
-from fsmatrix.backends.journal.kinds import Kind, Stage
-from fsmatrix.backends.journal.proof import POINT, Facts, Ground, LeftAlone, of_server_thing
+from fsmatrix.backends.journal.proof import (
+    POINT,
+    Facts,
+    Ground,
+    Kind,
+    LeftAlone,
+    Stage,
+    of_server_thing,
+)
 from fsmatrix.backends.journal.rollback import not_unmounted
 from fsmatrix.backends.local.mounts import fuse
 from fsmatrix.backends.system import mounts

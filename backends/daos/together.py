@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from fsmatrix.backends.daos.bindings.libdfs import DAOS, DFS
+from fsmatrix.backends.daos.bindings import DAOS, DFS
 
 PATH = "LD_LIBRARY_PATH"
 SECONDS = 60.0  # for a process that loads them

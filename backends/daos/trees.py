@@ -6,7 +6,7 @@ Called `/fsmatrix-<tag>-<target>-<8 random digits>`: the name alone proves whose
 from __future__ import annotations
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos.bindings.folders import Folders
+from fsmatrix.backends.daos.bindings import Folders
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.tools import tool
 from fsmatrix.backends.daos.tools.client import Client

@@ -1,8 +1,8 @@
 """Which store this is: a random id beside its journals, and the place where it was drawn.
 
-`store` is a digest of both.  It stands in every line of a journal, in the markers of trees and in
-the environment of what is started, so that a thing proves by itself which store made it.  A copy
-of a store has another place, so it is another store: nothing that the original made is its.
+`store` is a digest of both.  It stands in every line of a journal, in the markers of trees and
+in the environment of what is started, so that a thing proves by itself which store made it.  A
+copy of a store has another place, so it is another store: nothing that the original made is its.
 """
 
 from __future__ import annotations

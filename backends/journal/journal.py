@@ -9,23 +9,161 @@ did it (host and boot id) and to a process.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import secrets
 import socket
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import entries
-from fsmatrix.backends.journal.entries import Entry as Entry
+from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.identity import Identity, identity
-from fsmatrix.backends.journal.kinds import Kind, load_kinds
-from fsmatrix.backends.journal.proof import Ground, LeftAlone, Named
-from fsmatrix.results.evidence.values import Json, JsonObject
-from fsmatrix.results.files import asides, trust
-from fsmatrix.results.process import boot_id, start_of
+from fsmatrix.backends.journal.proof import PREFIX as PREFIX
+from fsmatrix.backends.journal.proof import Ground, Kind, LeftAlone, Named, load_kinds
+from fsmatrix.results.evidence.values import Json, JsonObject, text, whole
+from fsmatrix.results.files import atomic_write, trust
+from fsmatrix.results.process import Process, boot_id, start_of
+
+# Lines of a journal as they are read back: believed only in the form in which they are written.
+#
+# What another process, a crash or somebody else put into the file is told with file and line.
+
+
+LIMIT = 64 << 20  # bytes of a journal
+_STORE = re.compile(r"[0-9a-f]{32}")
+# facts by which a thing is known
+_NAMES = ("path", "image", "name", "container", "device", "point", "folder")
+_EVENTS = ("begin", "confirm", "end")
+# field of a `begin` -> its type
+_FORM: Mapping[str, tuple[type, ...]] = {
+    "id": (str,), "kind": (str,), "facts": (dict,), "host": (str,), "boot_id": (str,),
+    "pid": (int,), "process_start": (int,), "time": (int, float), "store": (str,), "home": (str,),
+}  # fmt: skip
+
+
+class BadLine(ValueError):
+    """A line that no journal of ours holds."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One action and what is known of it."""
+
+    id: str
+    kind: str
+    facts: JsonObject
+    host: str
+    boot_id: str
+    pid: int
+    process_start: int  # clock ticks after boot: with the pid, one process for sure
+    time: float  # Unix time
+    store: str  # what proves the store that wrote it (identity.py)
+    home: str  # and where its journals were
+    journal: Path = field(compare=False, default=Path())
+
+    @property
+    def thing(self) -> str:
+        """What it is about: its kind, and its name or place."""
+        name = next((self.facts[key] for key in _NAMES if self.facts.get(key)), "")
+        return f"{self.kind} {name}".strip()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this very process wrote it: another shard may use the same journal."""
+        return self.pid == os.getpid() and self._process.runs
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it belongs to another process of this kernel that still runs."""
+        return self.pid != os.getpid() and self._process.runs
+
+    @property
+    def _process(self) -> Process:
+        return Process(self.pid, self.process_start, self.boot_id)
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a journal holds: entries to undo, and lines that are refused."""
+
+    entries: list[Entry]  # without an end, oldest first
+    faults: list[str]  # a sentence for each line that cannot be believed
+
+
+def read(path: Path) -> Content:
+    """Entries of a journal that have no end.  A line that a crash tore is left out.
+
+    A torn `begin` was never acted on, since the action waits for the line to be on the disk.
+    BackendError if others can have written the file.
+    """
+    try:
+        content = trust.read(path, LIMIT)
+    except FileNotFoundError:
+        return Content([], [])
+    except trust.NotTrusted as error:
+        raise BackendError(str(error)) from error
+    entries: dict[str, Entry] = {}
+    faults = []
+    for number, line in enumerate(content.split(b"\n"), 1):
+        try:
+            if line and not _torn(line):
+                _take(line, entries, path)
+        except BadLine as error:
+            faults.append(f"{path}:{number}: {error}")
+    return Content([*entries.values()], faults)
+
+
+def _torn(line: bytes) -> bool:
+    """Whether a crash cut the line off."""
+    begin = b'{"event": "'
+    return begin.startswith(line) or (line.startswith(begin) and not line.endswith(b"}"))
+
+
+def _take(line: bytes, entries: dict[str, Entry], path: Path) -> None:
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadLine("this is no line of a journal (no JSON)") from error
+    if not isinstance(data, dict) or data.get("event") not in _EVENTS:
+        raise BadLine("this is no line of a journal (no event)")
+    event, name = data.pop("event"), data.get("id")
+    if not isinstance(name, str):
+        raise BadLine("its id is no text")
+    if event == "begin":
+        _check(data)
+        if name in entries:
+            raise BadLine(f"an entry of the id {name!r} was begun before")
+        entries[name] = Entry(**data, journal=path)
+    elif event == "end":
+        entries.pop(name, None)
+    elif not isinstance(data.get("facts"), dict):
+        raise BadLine("its facts are no object")
+    elif name in entries:
+        facts = {**entries[name].facts, **data["facts"]}
+        entries[name] = replace(entries[name], facts=facts)
+
+
+def _check(data: JsonObject) -> None:
+    """BadLine if a `begin` has not the fields that it is written with."""
+    for name, kinds in _FORM.items():
+        if name not in data:
+            raise BadLine(f"it has no field {name!r}")
+        if type(data[name]) not in kinds:
+            raise BadLine(f"its field {name!r} is not of the right type")
+    if strange := sorted(set(data) - set(_FORM)):
+        raise BadLine(f"it has a field {strange[0]!r}, which no journal has")
+    if whole(data, "pid") <= 0 or whole(data, "process_start") < 0:
+        raise BadLine("its pid or process_start is no number of a process")
+    if not _STORE.fullmatch(text(data, "store")):
+        raise BadLine("its field 'store' is no proof of a store")
+
 
 SUFFIX = ".jsonl"
 LEFT_ALONE = "left alone: "  # before what could not be taken down, and why
@@ -83,7 +221,7 @@ class Journal:
         """Entries without an end, oldest first; only those of `kind` and with these facts."""
         return [
             entry
-            for entry in entries.read(self.path).entries
+            for entry in read(self.path).entries
             if entry.store == self.identity.store
             and kind in (None, entry.kind)
             and all(entry.facts.get(name) == value for name, value in facts.items())
@@ -99,7 +237,7 @@ class Journal:
             size = os.fstat(descriptor).st_size
             torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
             text = ("\n" if torn else "") + json.dumps(line, default=str) + "\n"
-            with asides.naming(self.path):
+            with atomic_write.naming(self.path):
                 data = text.encode()
                 while data:  # a disk that fills takes a part first, without an error
                     data = data[os.write(descriptor, data) :]
@@ -124,7 +262,7 @@ def undo_pending(folder: Path, named: Named | None = None) -> list[str]:
     BackendError, with nothing done, if others can have written the journals or the store was
     moved or copied.
     """
-    contents = [entries.read(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
+    contents = [read(path) for path in sorted(folder.glob(f"*{SUFFIX}"))]
     pending = [entry for content in contents for entry in content.entries]
     report = [f"{LEFT_ALONE}{fault}" for content in contents for fault in content.faults]
     if not pending:
@@ -196,3 +334,89 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# Trees of the suite, journalled: made before use, removed after it.
+
+
+DATA = "data"  # the folder in a tree that a run works in
+
+
+def new_folder(
+    parent: Path,
+    name: str,
+    journal: Journal,
+    kind: str,
+    *,
+    mode: int = 0o777,
+    at: int | None = None,
+    failed: str = "{} cannot be made",
+    **facts: str,
+) -> Path:
+    """Make the folder `name` (or `name-2`, ... where that exists), journalled as a `kind`.
+
+    A present one is never taken: another shard may work in it, or something is still busy there.
+    `at`: a descriptor of `parent`, whose path others may lead elsewhere.  BackendError if it cannot
+    be made, with the text `failed` ({}: its path) before the reason.
+    """
+    for number in itertools.count(1):
+        folder = parent / (name if number == 1 else f"{name}-{number}")
+        if os.path.lexists(folder):
+            continue
+        entry = journal.begin(kind, path=str(folder), **facts)
+        try:
+            os.mkdir(folder if at is None else folder.name, mode, dir_fd=at)
+        except FileExistsError:
+            journal.end(entry)
+            continue
+        except OSError as error:
+            journal.end(entry)
+            raise BackendError(f"{failed.format(folder)}: {error.strerror}") from error
+        return folder
+    raise AssertionError("itertools.count does not end")
+
+
+def make_tree(parent: Path, tag: str, journal: Journal) -> Path:
+    """Make `fsmatrix-<tag>` (or `...-2` where that exists) in `parent`, marked, with `data`.
+
+    Not even a directory with our tag is taken over.  It is closed to others, and everything is
+    done by descriptors.  BackendError if it cannot be made.
+    """
+    if not tag or "/" in tag or "\0" in tag:
+        raise BackendError(f"a tag names a directory and must not be {tag!r}")
+    with ExitStack() as opened:
+        folder = parent.resolve()
+        try:
+            place = tree.walk(folder)
+        except OSError as error:
+            raise BackendError(f"{folder} cannot be used: {error.strerror}") from error
+        opened.callback(os.close, place)
+        name = f"{PREFIX}{tag}"
+        folder = new_folder(folder, name, journal, "tree", mode=tree.MODE, at=place, tag=tag)
+        try:
+            made = tree.step(folder.name, place)
+            opened.callback(os.close, made)
+            tree.write_marker(tree.by_descriptor(made), tag, journal.identity.store)
+            os.mkdir(DATA, dir_fd=made)
+        except OSError as error:
+            raise BackendError(f"{folder} cannot be used: {error.strerror}") from error
+    return folder
+
+
+def release_tree(folder: Path, tag: str, journal: Journal) -> None:
+    """Remove a tree with everything in it; nothing if it is gone.
+
+    BackendError if it cannot be: it is foreign (NotOurs), or the directory that it was made in is
+    away.  The journal then keeps it, and what comes back is removed by whoever reads that next.
+    A held tree (`tree.held`) that somebody has moved is emptied where it is, and that is said.
+    """
+    moved = tree.emptied_elsewhere(folder, tag)
+    if not moved and not tree.is_gone(folder):
+        tree.remove_tree(folder, tag)
+    journal.end_all("tree", path=str(folder))
+    tree.let_go(str(folder), tag)
+    if moved:
+        raise BackendError(
+            f"{folder} was moved by somebody who may rename above it; its data are removed, an "
+            "empty folder stays where it was moved to"
+        )

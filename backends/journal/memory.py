@@ -9,10 +9,9 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.journal.kinds import Kind, Stage
-from fsmatrix.backends.journal.proof import PREFIX, Facts, Ground, LeftAlone
+from fsmatrix.backends.journal.proof import PREFIX, Facts, Ground, Kind, LeftAlone, Stage
 from fsmatrix.backends.system.cgroups import memory
-from fsmatrix.backends.system.cgroups.hierarchy import remove
+from fsmatrix.backends.system.cgroups.throttle import remove
 
 KIND = "memory-limit"
 PATIENCE = 10.0  # seconds for killed processes to leave a cgroup

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof, tree
-from fsmatrix.backends.journal.kinds import Kind, Stage
-from fsmatrix.backends.journal.proof import Facts, LeftAlone
-from fsmatrix.backends.system import loopdev, mounts, signature, users
+from fsmatrix.backends.journal.proof import Facts, Kind, LeftAlone, Stage
+from fsmatrix.backends.system import loopdev, mounts, signature
 from fsmatrix.results.evidence.values import text, whole
 
 
@@ -38,7 +37,7 @@ def not_unmounted(path: str, error: OSError) -> LeftAlone:
     """Why a mount stays, and which processes use it."""
     if error.errno != errno.EBUSY:
         return LeftAlone(f"{path} cannot be unmounted: {error.strerror}")
-    return LeftAlone(f"{path} is still in use by {users.described(users.of_place(path))}")
+    return LeftAlone(f"{path} is still in use by {mounts.described(mounts.of_place(path))}")
 
 
 def undo_loop(facts: Facts, same_boot: bool) -> str:
@@ -50,7 +49,7 @@ def undo_loop(facts: Facts, same_boot: bool) -> str:
         if behind.device != (facts.get("device") or behind.device):
             continue
         if not loopdev.detach(behind):
-            who = users.described(users.of_device(behind.device))
+            who = mounts.described(mounts.of_device(behind.device))
             raise LeftAlone(f"{behind.device} ({image}) is still in use by {who}")
         done.append(behind.device)
     return f"detached {', '.join(done)} from {image}" if done else ""

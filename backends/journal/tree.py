@@ -7,18 +7,65 @@ A tree is a directory with a marker file that holds its tag.  It is removed by d
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal.marker import LIMIT, Mark, mark_in, marker_of, whose
-from fsmatrix.backends.journal.marker import MARKER as MARKER
-from fsmatrix.backends.system import removal
+from fsmatrix.backends.system import workfolder
 from fsmatrix.backends.system.files.descent import FOLDER
 from fsmatrix.results.evidence.values import JsonObject, text
+
+# The marker by which a thing is known as the suite's own, wherever it is: what it holds.
+#
+# A file `.fsmatrix` in a directory, on any file system or through libcephfs; an object of that
+# name in a RADOS namespace.
+
+
+MARKER = ".fsmatrix"
+LIMIT = 4096  # bytes of a marker that are read
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a marker says: which thing it is, and which store made it ("": not told)."""
+
+    tag: str
+    store: str = ""
+
+
+def marker_of(tag: str, store: str = "") -> bytes:
+    """What a marker of `tag` holds; `store` is what proves the store (identity.py)."""
+    return json.dumps({"tag": tag, "store": store, "made_by": "fsmatrix"}).encode()
+
+
+def mark_in(data: bytes) -> Mark | None:
+    """What a marker holds; None if it is none of ours."""
+    try:
+        content = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    tag = content.get("tag") if isinstance(content, dict) else None
+    if not isinstance(tag, str) or not tag:
+        return None
+    store = content.get("store")
+    return Mark(tag, store if isinstance(store, str) else "")
+
+
+def tag_in(data: bytes) -> str | None:
+    """The tag in what a marker holds; None if it is none of ours."""
+    mark = mark_in(data)
+    return None if mark is None else mark.tag
+
+
+def whose(tag: str | None) -> str:
+    """In words, whose a thing is in which that tag was found."""
+    return "has no marker" if tag is None else f"belongs to {tag!r}"
+
 
 STORE_MARKER = "store.json"  # of a results store
 MODE = 0o700  # of a tree: what others may do above it, nobody does in it
@@ -165,8 +212,8 @@ def remove_tree(folder: Path, tag: str) -> None:
         if marker_tag != tag:
             raise NotOurs(f"{folder} {whose(marker_tag)}: not removed (expected {tag!r})")
         try:
-            removal.refuse_mounts(folder)
-            removal.empty(descriptor, str(folder), keep=MARKER)
+            workfolder.refuse_mounts(folder)
+            workfolder.empty(descriptor, str(folder), keep=MARKER)
         except OSError as error:
             raise BackendError(f"{error.filename}: {error.strerror}") from error
         identity = os.fstat(descriptor)
@@ -188,7 +235,7 @@ def emptied_elsewhere(folder: Path, tag: str) -> bool:
             return False
     within = os.open(".", FOLDER, dir_fd=handle)
     try:
-        removal.empty(within, str(folder))
+        workfolder.empty(within, str(folder))
     except OSError as error:
         raise BackendError(f"{error.filename}: {error.strerror}") from error
     finally:

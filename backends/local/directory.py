@@ -23,7 +23,7 @@ from fsmatrix.backends.base import (
     Usable,
 )
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import owned_dirs, tree
+from fsmatrix.backends.journal import journal, tree
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import clients, deployment, provenance
 from fsmatrix.backends.local.provenance import path_of
@@ -127,7 +127,7 @@ class Directory(Backend):
         reason = self.refusal()
         if reason:
             raise BackendError(reason)
-        folder = owned_dirs.make_tree(
+        folder = journal.make_tree(
             expand(self._chosen.path).resolve(), context.tag, context.journal
         )
         if self._shared:
@@ -135,7 +135,7 @@ class Directory(Backend):
         return PathAccess(
             backend=self.name,
             target=context.target,
-            path=str(folder / owned_dirs.DATA),
+            path=str(folder / journal.DATA),
             details={
                 **{"tree": str(folder), "tag": context.tag, "host": socket.gethostname()},
                 "shared_place": self._shared,
@@ -144,7 +144,7 @@ class Directory(Backend):
 
     def release(self, access: Access, context: ProvisionContext) -> None:
         """Remove our own tree and nothing else."""
-        owned_dirs.release_tree(
+        journal.release_tree(
             Path(text(access.details, "tree")), text(access.details, "tag"), context.journal
         )
 

@@ -29,12 +29,11 @@ from fsmatrix.backends.base import (
     Usable,
 )
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.journal.owned_dirs import DATA
-from fsmatrix.backends.local import deployment, images, loop, provenance
+from fsmatrix.backends.journal.journal import DATA, Journal
+from fsmatrix.backends.local import deployment, images, provenance
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import path_of
-from fsmatrix.backends.system import devices, mounts, packages, signature, tools
+from fsmatrix.backends.system import devices, mounts, signature, tools
 from fsmatrix.backends.system.files.written import expand, wrong
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text, whole
@@ -117,9 +116,9 @@ class LocalBackend(Backend):
         reasons = (
             mounting.root_refusal(),
             mounting.kernel_refusal(cls.fstype),
-            packages.missing(cls.program),
-            packages.missing("mount"),
-            loop.loop_refusal(),
+            tools.missing(cls.program),
+            tools.missing("mount"),
+            images.loop_refusal(),
         )
         reason = "; ".join(reason for reason in reasons if reason)
         return Usable(False, reason=reason) if reason else Usable(True, cls.version())
@@ -132,7 +131,7 @@ class LocalBackend(Backend):
     @classmethod
     def size_refusal(cls, size: int, options: Sequence[str] = ()) -> str:
         """Why its mkfs makes no file system of so many bytes (empty: it does, or may)."""
-        if size >= (MOST_TRIED if options else ENOUGH) or packages.missing(cls.program):
+        if size >= (MOST_TRIED if options else ENOUGH) or tools.missing(cls.program):
             return ""
         identity, words = str(uuid.uuid4()), (*cls.dry_run, *options)
         least = images.least_size(lambda file: cls.mkfs(file, identity, words), size)
@@ -193,21 +192,21 @@ class LocalBackend(Backend):
         else:
             entry = images.image_for(context, self._chosen.size, self._chosen.image)
             image, identity = str(entry.facts["path"]), str(uuid.uuid4())
-            device, _ = loop.attach(entry, context.journal, self._chosen.direct_io)
+            device, _ = images.attach(entry, context.journal, self._chosen.direct_io)
         try:
             return self._formatted(context, device, image, identity)
         except BaseException:
-            loop.detach(device, context.journal)
+            images.detach(device, context.journal)
             raise
 
     def _formatted(
         self, context: ProvisionContext, device: str, image: str, identity: str
     ) -> PathAccess:
         if image:
-            loop.forbid_discard(device)
+            images.forbid_discard(device)
         argv = self.mkfs(device, identity, self._chosen.mkfs_options)
         tools.run(argv, deadline=MKFS_DEADLINE)
-        rewritten = loop.rewrite_unwritten(image, device) if image else None
+        rewritten = images.rewrite_unwritten(image, device) if image else None
         point = mounting.new_point(context.state, context.journal)
         return PathAccess(
             backend=self.name,
@@ -217,7 +216,7 @@ class LocalBackend(Backend):
                 "device": device,
                 "image": image,
                 "image_rewritten": rewritten,
-                "direct_io": loop.is_direct(device),
+                "direct_io": images.is_direct(device),
                 "point": str(point),
                 "mount_options": self._chosen.mount_options,
                 "owner": self._chosen.owner,
@@ -242,7 +241,7 @@ class LocalBackend(Backend):
         reason = signature.way_refusal(chosen.device) or signature.refusal(
             device, chosen.serial, our_uuid=identity if ours else ""
         )
-        if not reason and chosen.direct_io == "required" and not loop.is_direct(device):
+        if not reason and chosen.direct_io == "required" and not images.is_direct(device):
             reason = f"{device} is a loop device without direct I/O (losetup --direct-io=on)"
         if reason:
             raise BackendError(reason)
@@ -256,7 +255,9 @@ class LocalBackend(Backend):
         """Unmount if a crash left it mounted, and detach; the image stays until `finish`."""
         self.unmount(access, context.journal)
         mounting.remove_point(Path(text(access.details, "point")), context.journal)
-        loop.detach(text(access.details, "device"), context.journal, text(access.details, "image"))
+        images.detach(
+            text(access.details, "device"), context.journal, text(access.details, "image")
+        )
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove the image; erase our file system from a device."""

@@ -18,7 +18,7 @@ from fsmatrix.backends.local.local import LocalBackend, LocalOptions
 from fsmatrix.backends.local.mounts import cleaner as cleaners
 from fsmatrix.backends.local.mounts import fuse, mounting
 from fsmatrix.backends.local.mounts.cleaner import GC, CleanerOptions
-from fsmatrix.backends.system import packages, tools
+from fsmatrix.backends.system import tools
 from fsmatrix.results.evidence.values import Scalar, text
 
 NO_CLEANER = "nogc"  # read by mount.nilfs2; the kernel does not see it
@@ -66,7 +66,7 @@ class Nilfs2(LocalBackend):
     def refusal(self) -> str:
         """The cleaner is missing, where it is wanted."""
         cleaner = cast(Nilfs2Options, self.options).cleaner
-        return (packages.missing(cleaners.PROGRAM) if cleaner else "") or super().refusal()
+        return (tools.missing(cleaners.PROGRAM) if cleaner else "") or super().refusal()
 
     def attributes(self) -> dict[str, Scalar]:
         """Its garbage collection: the factor `gc`."""

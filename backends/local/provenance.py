@@ -17,9 +17,9 @@ from fsmatrix.backends.access import Access, PathAccess, expect
 from fsmatrix.backends.base import Settled, Space
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.local.deployment import Device, Filesystem
-from fsmatrix.backends.system import devices, libc, quota
-from fsmatrix.backends.system.deadline import Overdue, within
+from fsmatrix.backends.system import devices, libc, tools
 from fsmatrix.backends.system.mounts import mount_of
+from fsmatrix.backends.system.tools import Overdue, within
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.evidence.values import Json
 
@@ -237,7 +237,7 @@ def space(path: Path | str) -> Space:
     free = _counted(sizes.f_blocks, sizes.f_bavail, sizes.f_frsize)[1]
     inodes = _counted(sizes.f_files, sizes.f_favail)[1]
     source = "statfs"
-    limit = quota.user_quota(mount_of(path).point)
+    limit = tools.user_quota(mount_of(path).point)
     if limit is not None:
         free, inodes = _lower(free, limit.bytes), _lower(inodes, limit.inodes)
         source = "statfs and user quota"

@@ -23,7 +23,7 @@ from fsmatrix.backends.base import (
     Usable,
 )
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import owned_dirs, tree
+from fsmatrix.backends.journal import journal, tree
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import deployment, provenance
 from fsmatrix.backends.local.mounts import mounting
@@ -101,15 +101,13 @@ class Tmpfs(Backend):
             raise BackendError(reason)
         details: dict[str, Json] = {"boot_id": boot_id(), "host": socket.gethostname()}
         if self._existing:
-            folder = owned_dirs.make_tree(
-                Path(self._existing).resolve(), context.tag, context.journal
-            )
-            path = folder / owned_dirs.DATA
+            folder = journal.make_tree(Path(self._existing).resolve(), context.tag, context.journal)
+            path = folder / journal.DATA
             details |= {"tree": str(folder), "tag": context.tag}
         else:
             context.state.mkdir(parents=True, exist_ok=True)
             point = mounting.new_point(context.state, context.journal)
-            path = point / owned_dirs.DATA
+            path = point / journal.DATA
             details |= {
                 "point": str(point),
                 "source": f"fsmatrix-{context.tag}",
@@ -123,7 +121,7 @@ class Tmpfs(Backend):
         if "point" in access.details:
             mounting.remove_point(Path(text(access.details, "point")), context.journal)
         if "tree" in access.details:
-            owned_dirs.release_tree(
+            journal.release_tree(
                 Path(text(access.details, "tree")), text(access.details, "tag"), context.journal
             )
 

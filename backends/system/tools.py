@@ -15,13 +15,50 @@ import shlex
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
+from typing import TypeVar
 
 from fsmatrix.backends.errors import NoAnswer, ToolError
 from fsmatrix.backends.system.files import trusted
 from fsmatrix.backends.system.workfolder import work_folder
+
+# Calls that may hang, in a thread of their own.
+
+
+T = TypeVar("T")
+
+
+class Overdue(Exception):
+    """A call has not returned in its time; its thread still waits inside it."""
+
+
+def within(seconds: float, call: Callable[[], T], name: str | None = None) -> T:
+    """The result of `call`; Overdue after `seconds` (0 or less: at once, unless it has ended).
+
+    `name`: of its thread.  What an overdue call uses must not be freed.
+    """
+    result: list[T] = []
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            result.append(call())
+        except BaseException as error:  # noqa: BLE001  raised again by the caller
+            failure.append(error)
+
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    thread.join(max(0.0, seconds))
+    if failure:
+        raise failure[0]
+    if not result:
+        raise Overdue
+    return result[0]
+
 
 DEADLINE = 10.0  # seconds, unless the caller knows better
 _GRACE = 1.0  # seconds that a killed program gets to disappear
@@ -199,3 +236,114 @@ def _end(process: subprocess.Popen[str]) -> None:
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
+
+
+# The user's quota on a file system, as the `quota` program tells it.
+
+
+_BLOCK = 1024  # bytes; the unit of the program's blocks
+_NO_LIMIT = 2**63  # more than any file system holds: -1 as an unsigned number
+
+
+@dataclass(frozen=True)
+class Quota:
+    """What is left of a quota; None: not limited."""
+
+    bytes: int | None
+    inodes: int | None
+
+
+def user_quota(mount_point: str) -> Quota | None:
+    """What is left of this user's quota at `mount_point`; None if there is none or no tool.
+
+    Root is not held to quotas.
+    """
+    if os.geteuid() == 0 or find("quota") is None:
+        return None
+    argv = ["quota", "--no-wrap", "--raw-grace", "--show-mntpoint", "--hide-device"]
+    try:
+        ran = run(argv, check=False)  # exit status 1: over quota
+    except ToolError:
+        return None
+    return parse_quota(ran.stdout).get(mount_point)
+
+
+def parse_quota(text: str) -> dict[str, Quota]:
+    """By mount point, from `quota --no-wrap --raw-grace --show-mntpoint --hide-device`.
+
+    Columns after the mount point: blocks, soft, hard, grace, files, soft, hard, grace; a `*`
+    marks what is over its soft limit.  The lower limit that is not 0 counts: over the soft
+    one writes stop when the grace time ends.
+    """
+    quotas = {}
+    for line in text.splitlines():
+        fields = line.rsplit(maxsplit=8)
+        if len(fields) != 9:
+            continue
+        point, *columns = fields
+        try:
+            numbers = [int(column.rstrip("*")) for column in columns]
+        except ValueError:
+            continue
+        size, soft, hard, _, files, files_soft, files_hard, _ = numbers
+        quotas[point.strip()] = Quota(
+            _left(size, soft, hard, _BLOCK), _left(files, files_soft, files_hard, 1)
+        )
+    return quotas
+
+
+def _left(used: int, soft: int, hard: int, unit: int) -> int | None:
+    limits = [limit for limit in (soft, hard) if 0 < limit < _NO_LIMIT]
+    return max(0, min(limits) - used) * unit if limits else None
+
+
+# Which command brings a program that is missing, in the words of this machine's distribution.
+
+
+MANAGERS = ("apt-get", "dnf", "zypper")  # columns of packages.tsv, in its order
+NONE = "-"
+
+
+def missing(program: str) -> str:
+    """As `lacking`, if the program is not there (empty: it is)."""
+    return "" if find(program) else lacking(program)
+
+
+def lacking(name: str) -> str:
+    """In words that a thing is missing: "mkfs.xfs is missing: apt-get install xfsprogs".
+
+    Or, of a program that is there, why root does not run it.
+    """
+    if reason := refusal(name):
+        return reason
+    cure = install(name)
+    return f"{name} is missing: {cure}" if cure else f"{name} is missing"
+
+
+def install(*names: str) -> str:
+    """The command that installs what these names need; empty where it is not known.
+
+    On a machine without a known package manager the packages are named as Debian has them.
+    """
+    manager = next((name for name in MANAGERS if find(name)), "")
+    column = MANAGERS.index(manager) if manager else 0
+    wanted = [word for name in names for word in _table().get(name, {}).get(column, ())]
+    packages = " ".join(dict.fromkeys(wanted))
+    if not packages:
+        return ""
+    return f"{manager} install {packages}" if manager else f"package {packages}"
+
+
+@functools.cache
+def _table() -> dict[str, dict[int, tuple[str, ...]]]:
+    """Name -> column of its manager -> packages."""
+    text = resources.files("fsmatrix.backends.system").joinpath("packages.tsv").read_text("utf-8")
+    table: dict[str, dict[int, tuple[str, ...]]] = {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        name, _, *columns = line.split("\t")
+        table[name] = {
+            index: tuple(cell.split()) for index, cell in enumerate(columns) if cell != NONE
+        }
+    return table

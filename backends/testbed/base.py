@@ -9,29 +9,30 @@ and how it ends.  Its module gives `up`, `down`, `status` and `missing` to other
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import tree
-from fsmatrix.backends.journal.entries import read
-from fsmatrix.backends.journal.journal import Entry, refuse_foreign
-from fsmatrix.backends.system import mounts, packages, tools
+from fsmatrix.backends.journal import proof, tree
+from fsmatrix.backends.journal.journal import Entry, read, refuse_foreign
+from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.system import mounts, tools
 from fsmatrix.backends.system.files import trusted
-from fsmatrix.backends.testbed import daemons, process
+from fsmatrix.backends.testbed import daemons, network, process, sockets
 from fsmatrix.backends.testbed.daemons import Daemon
 from fsmatrix.backends.testbed.home import Home, Kind, Recorded, fresh_id
 from fsmatrix.backends.testbed.steps import Step, Steps
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.values import Json, JsonObject, Scalar
 from fsmatrix.results.process import boot_id
 
 LEFT = "left alone: "  # begins a sentence of what could not be undone
@@ -256,7 +257,7 @@ def lacking(programs: Sequence[str], *more: str) -> str:
         return "a test bed needs root: run it with sudo"
     for program in programs:
         if tools.find(program) is None:
-            missing = f"{program} is missing: {packages.install(*programs, *more)}"
+            missing = f"{program} is missing: {tools.install(*programs, *more)}"
             return tools.refusal(program) or missing
     return ""
 
@@ -296,3 +297,162 @@ def _remove(home: Home) -> str:
         )
     tree.remove_tree(home.folder, home.kind.tag)
     return f"removed {home.folder}" if not os.path.lexists(home.folder) else ""
+
+
+# Beds of storage systems, which targets of a campaign can be put on.
+
+
+_BITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
+
+
+def parse_rate(text: str) -> int:
+    """Bits per second of "1Gbit" or "250Mbit"; 0 for "none"; ValueError otherwise."""
+    if text == "none":
+        return 0
+    match = re.fullmatch(r"([1-9][0-9]*(?:\.[0-9]+)?) ?(kbit|mbit|gbit)", text.strip().lower())
+    if match is None:
+        raise ValueError(f"network {text!r}: write none, 1Gbit, 250Mbit...")
+    return int(float(match[1]) * _BITS[match[2]])
+
+
+class StorageOptions(BaseModel):
+    """What every storage system's bed may look like."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    nodes: int = Field(default=3, ge=1, le=32, description="storage nodes")
+    network: str = Field(
+        default="none", description="speed of each node's link, such as 1Gbit, or none"
+    )
+
+    @field_validator("network")
+    @classmethod
+    def _known_network(cls, value: str) -> str:
+        parse_rate(value)
+        return value
+
+    @property
+    def bits_per_second(self) -> int:
+        """Speed of a node's link; 0: not limited."""
+        return parse_rate(self.network)
+
+    def refusal(self) -> str:
+        """Why this bed cannot be, on any machine (empty: it can)."""
+        return ""
+
+
+StorageOptionsT = TypeVar("StorageOptionsT", bound=StorageOptions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageTestbed(BaseTestbed[StorageOptionsT]):
+    """A bed of a storage system that is up."""
+
+    Options: ClassVar[type[StorageOptions]]  # StorageOptionsT
+    # cluster factor -> option of the bed that makes its levels
+    factors: ClassVar[Mapping[str, str]] = {"storage_nodes": "nodes"}
+    paths: ClassVar[frozenset[str]] = frozenset({"conf"})  # of what `offer` tells: paths of files
+
+    @classmethod
+    @abstractmethod
+    def missing(cls) -> str:
+        """Why no such bed can be brought up here, now, with these rights (empty: it can)."""
+
+    @classmethod
+    @abstractmethod
+    def attributes(cls, options: StorageOptionsT) -> dict[str, Scalar]:
+        """Coordinates of the cluster that the options tell; "none" stands for what is not made."""
+
+    @classmethod
+    @abstractmethod
+    def pace(cls, options: StorageOptionsT, pace: Pace) -> Pace:
+        """What planning guesses of a backend on such a bed, of what it guesses elsewhere."""
+
+    @classmethod
+    def device_limit(cls, options: StorageOptionsT) -> tuple[float, str]:
+        """Bytes/s that all its emulated drives cannot exceed, and what says so; 0: no limit."""
+        del options
+        return 0.0, ""
+
+    def environment(self) -> dict[str, str]:
+        """What clients need in their environment to reach it."""
+        return {}
+
+    def offer(self, what: str) -> str:
+        """What a backend asks for by its `testbed_options`."""
+        return str(getattr(self, what))
+
+
+# Undo what a bed's journal names, and nothing else: parts of every bed's `end`.
+
+
+Undo = Callable[[Entry], str]  # what was done ("" if it was gone); raises what says why not
+
+_JUST_STARTED = 0.1  # seconds in which a program that a killed process started shows its name
+# names that a bed gives: six hex digits of its own in each
+_OWN = re.compile(
+    r"fsmatrix-[0-9a-f]{6}-(osd|node)\d+|fsm[0-9a-f]{6}(b|n\d+)|fsmatrix-bed-[0-9a-f]{6}"
+)
+
+
+def processes(home: Home, entries: Iterable[Entry]) -> list[str]:
+    """End the processes of these entries, the youngest first: some end with those before them.
+
+    A sentence for what was ended or left alone.
+    """
+    started = [entry for entry in entries if entry.kind == "process"][::-1]
+    if any("pid" not in entry.facts for entry in started):
+        time.sleep(_JUST_STARTED)
+    sentences, stuck = end_daemons(started)
+    for entry in started:
+        if entry.facts["role"] not in stuck:
+            home.journal.end(entry)
+    return sentences
+
+
+def things(home: Home, entries: Iterable[Entry], kinds: Mapping[str, Undo]) -> list[str]:
+    """Undo the entries of these kinds, kind by kind, the youngest first.
+
+    One sentence for each thing that was removed or left alone; the latter stays in the journal.
+    """
+    here, sentences = list(entries), []
+    for kind, undo in kinds.items():
+        for entry in reversed([entry for entry in here if entry.kind == kind]):
+            line = _undone(undo, entry)
+            if line:
+                sentences.append(line)
+            if not line.startswith(LEFT):
+                home.journal.end(entry)
+    return sentences
+
+
+def _undone(undo: Undo, entry: Entry) -> str:
+    try:
+        return undo(entry)
+    except (BackendError, proof.LeftAlone, OSError, KeyError, ValueError, TypeError) as error:
+        return f"{LEFT}{error}"
+
+
+def is_own(name: str) -> bool:
+    """Whether it is a name that beds give."""
+    return _OWN.fullmatch(name) is not None
+
+
+def own_name(entry: Entry) -> str:
+    """The name of what an entry names; LeftAlone if it is none that beds give."""
+    name = Path(str(entry.facts.get("path") or entry.facts.get("name"))).name
+    if not is_own(name):
+        raise proof.LeftAlone(f"{name} is no {entry.kind} of a test bed: not removed")
+    return name
+
+
+def _sockets(entry: Entry) -> str:
+    own_name(entry)
+    return sockets.remove(Path(str(entry.facts["path"])))
+
+
+NETWORK: Mapping[str, Undo] = {
+    "link": lambda entry: network.remove_link(own_name(entry)),
+    "sockets": _sockets,
+    "namespace": lambda entry: network.remove_namespace(own_name(entry)),
+}

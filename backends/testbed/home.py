@@ -19,7 +19,7 @@ from fsmatrix.backends.system.files.trusted import distrust
 from fsmatrix.backends.testbed.steps import Step
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import JsonObject
-from fsmatrix.results.files import asides, trust
+from fsmatrix.results.files import atomic_write, trust
 
 _FILES = ("bed.json", "bed.json.new", "lock", "journal.jsonl", IDENTITY)  # of every bed
 
@@ -143,7 +143,7 @@ class Home:
         """Replace the bed's own file, whole."""
         text = json.dumps(facts, indent=1)
         aside = self.folder / "bed.json.new"
-        asides.write_whole(self.folder / "bed.json", text.encode(), aside)
+        atomic_write.write_whole(self.folder / "bed.json", text.encode(), aside)
 
     def read(self) -> Recorded | None:
         """The bed's own file; None if a crash came before it.  BackendError if it is damaged."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError, ToolError
-from fsmatrix.backends.journal.entries import Entry
 from fsmatrix.backends.journal.identity import carries
-from fsmatrix.backends.system import packages, tools
+from fsmatrix.backends.journal.journal import Entry
+from fsmatrix.backends.system import tools
 from fsmatrix.results.evidence.stored import Stored, StoredError, read
 from fsmatrix.results.process import stat
 
@@ -66,7 +66,7 @@ def spawn(argv: Sequence[str], log: Path, more: Mapping[str, str] | None = None)
     """
     program = tools.find(argv[0])
     if program is None:
-        raise ToolError(packages.lacking(argv[0]))
+        raise ToolError(tools.lacking(argv[0]))
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),

@@ -52,7 +52,7 @@ def check(as_json: common.Json = False) -> None:
 
 
 def _backends() -> Iterator[Item]:
-    from fsmatrix.backends.registry import BACKENDS
+    from fsmatrix.backends.base import BACKENDS
 
     for name in BACKENDS.names():
         try:

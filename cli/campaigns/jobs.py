@@ -22,8 +22,7 @@ def jobs(
 
     Example: fsmatrix jobs quickstart > mine.yaml
     """
-    from fsmatrix.suite.campaign.find import find, ready
-    from fsmatrix.suite.campaign.settings import Source
+    from fsmatrix.suite.campaign.settings import Source, find, ready
     from fsmatrix.suite.campaign.yamlio import parse
 
     if name is not None:

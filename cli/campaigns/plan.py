@@ -230,7 +230,7 @@ def _order(out: Console, plots: Sequence[Plot]) -> None:
 
 def _fairness(out: Console, built: Plan) -> None:
     """Differences between the targets that are known before anything runs."""
-    from fsmatrix.suite.plan.fairness import fairness_of
+    from fsmatrix.suite.plan.as_json import fairness_of
 
     fair = fairness_of(built)
     apart = [fact.says for fact in fair.of("unequal")] if fair else []

@@ -15,9 +15,9 @@ from fsmatrix.results.evidence.values import Json
 if TYPE_CHECKING:
     import xarray as xr
 
-    from fsmatrix.analysis.acceptance.judged import Acceptance
-    from fsmatrix.analysis.comparison.options import ComparisonOptions
+    from fsmatrix.analysis.acceptance.acceptance import Acceptance
     from fsmatrix.analysis.comparison.result import Comparison
+    from fsmatrix.analysis.comparison.rows import ComparisonOptions
     from fsmatrix.analysis.questions.fairness import Fairness
 
 By = Annotated[
@@ -106,7 +106,7 @@ def compare(
     """
     from fsmatrix.analysis.acceptance.acceptance import acceptance as acceptance_of
     from fsmatrix.analysis.comparison.advice import extension_of
-    from fsmatrix.analysis.comparison.options import ComparisonOptions
+    from fsmatrix.analysis.comparison.rows import ComparisonOptions
 
     analyse.picture(out)
     conditions = acceptance.of_baseline(fail_if, allow, baseline, by, sides)

@@ -13,11 +13,11 @@ from fsmatrix.cli.questions import acceptance, analyse, options
 if TYPE_CHECKING:
     import xarray as xr
 
+    from fsmatrix.analysis.acceptance.acceptance import Acceptance
     from fsmatrix.analysis.acceptance.conditions import Condition
     from fsmatrix.analysis.acceptance.history import Order
-    from fsmatrix.analysis.acceptance.judged import Acceptance
     from fsmatrix.analysis.acceptance.result import History
-    from fsmatrix.analysis.comparison.options import VerdictOptions
+    from fsmatrix.analysis.comparison.rows import VerdictOptions
 
 
 def history(
@@ -48,7 +48,7 @@ def history(
     Example: fsmatrix history old.h5 new.h5 newest.h5 --fail-if 'slower > 10 %'
     """
     from fsmatrix.analysis.acceptance.history import history as analysis
-    from fsmatrix.analysis.comparison.options import VerdictOptions
+    from fsmatrix.analysis.comparison.rows import VerdictOptions
 
     analyse.picture(out)
     conditions, method = acceptance.conditions(fail_if, allow), options.corrected(correction)
@@ -82,7 +82,7 @@ def _newest(
 ) -> Acceptance | None:
     """The newest campaign judged against the one before it; None without a condition."""
     from fsmatrix.analysis.acceptance.acceptance import acceptance as acceptance_of
-    from fsmatrix.analysis.comparison.options import ComparisonOptions
+    from fsmatrix.analysis.comparison.rows import ComparisonOptions
 
     if not conditions:
         return None

@@ -159,7 +159,7 @@ def speedup(
 
     Example: fsmatrix speedup out --of nilfs2 --over ext2 --along memory --metric iops
     """
-    from fsmatrix.analysis.comparison.options import ComparisonOptions
+    from fsmatrix.analysis.comparison.rows import ComparisonOptions
     from fsmatrix.analysis.questions.speedup import speedup as analysis
 
     return lambda ds, where: analysis(

@@ -39,13 +39,13 @@ def scalability(metric: options.MetricName = "bandwidth", unit: options.UnitName
 
     Example: fsmatrix scalability out --where pattern=seq-read --out figure7.pdf
     """
-    from fsmatrix.analysis.questions.scalability.scalability import scalability as analysis
+    from fsmatrix.analysis.questions.scalability import scalability as analysis
 
     return _of_one_metric(analysis, metric, unit)
 
 
 def _of_one_metric(analysis: Callable[..., Result], metric: str, unit: str | None) -> Ask:
-    from fsmatrix.analysis.data.unmeasured import metric_for
+    from fsmatrix.analysis.data.study import metric_for
 
     def ask(ds: xr.Dataset, where: Mapping[str, Level]) -> Result:
         name = metric_for(ds, metric)
@@ -93,8 +93,8 @@ def correlation(
 
     Example: fsmatrix correlation out --coding log2 --out figure6.pdf
     """
-    from fsmatrix.analysis.questions.correlation.correlation import PAPER_METRICS
-    from fsmatrix.analysis.questions.correlation.correlation import correlation as analysis
+    from fsmatrix.analysis.questions.correlation import PAPER_METRICS
+    from fsmatrix.analysis.questions.correlation import correlation as analysis
 
     if coding not in get_args(Coding):
         raise refuse(Origin(f"--coding {coding}"), "", "raw or log2")

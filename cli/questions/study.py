@@ -57,7 +57,7 @@ def io500(
     """
     from fsmatrix.analysis.studies.io500.page import SUFFIX, write
     from fsmatrix.analysis.studies.io500.study import io500 as study
-    from fsmatrix.suite.importing.collection import collection
+    from fsmatrix.suite.importing.recognise import collection
 
     analyse.picture(out, SUFFIX)
     campaign = _opened(mine) if mine is not None else None
@@ -95,7 +95,7 @@ def _steps() -> Callable[[int, int], None]:
 
 def _show(result: Io500Study) -> None:
     """Sentences, then the families that have enough submissions for a table."""
-    from fsmatrix.analysis.studies.io500.grids import grids
+    from fsmatrix.analysis.studies.io500.result import grids
     from fsmatrix.analysis.studies.io500.words import ENOUGH
 
     analyse.print_lines(result.says)

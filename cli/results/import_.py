@@ -49,10 +49,9 @@ def import_(
     """
     from rich.progress import Progress
 
-    from fsmatrix.suite.importing.files import find
     from fsmatrix.suite.importing.importing import Import
     from fsmatrix.suite.importing.labels import labeller
-    from fsmatrix.suite.importing.recognise import Formats
+    from fsmatrix.suite.importing.recognise import Formats, find
 
     if not out.absolute().parent.is_dir():
         raise refuse(Origin(f"-o {out}"), "", f"{out.absolute().parent} is not a directory")

@@ -14,7 +14,7 @@ from fsmatrix.cli.questions.claims import read_study
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.report.export import Wanted
+    from fsmatrix.analysis.report.sections import Wanted
 
 PAPERS = "For papers"
 
@@ -80,7 +80,7 @@ def _wanted(
     what: str, directory: Path | None, formats: str, allowed: Iterable[str]
 ) -> Wanted | None:
     """--figures or --tables with its formats, refused before anything is written."""
-    from fsmatrix.analysis.report.export import Wanted
+    from fsmatrix.analysis.report.sections import Wanted
 
     if directory is None:
         return None
@@ -99,7 +99,7 @@ def _wanted(
 
 def _export(merged: Path, drawn: Wanted | None, tabled: Wanted | None) -> None:
     from fsmatrix.analysis.data.load import open_campaign
-    from fsmatrix.analysis.report.export import export
+    from fsmatrix.analysis.report.sections import export
 
     exported = export(open_campaign(merged), drawn, tabled)
     for path in exported.files:

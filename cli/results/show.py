@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +14,6 @@ from rich.text import Text
 
 from fsmatrix.cli import common, completion, terminal
 from fsmatrix.cli.questions import analyse, options
-from fsmatrix.cli.results import one_run
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.problems import Origin, refuse
@@ -21,7 +24,166 @@ if TYPE_CHECKING:
 
     from fsmatrix.analysis.data.cells import Cell
     from fsmatrix.analysis.data.summary import Summary
-    from fsmatrix.analysis.standings.standings import Standings
+    from fsmatrix.analysis.lessons.standings import Standings
+    from fsmatrix.results.files.campaign.campaignfile import Entry
+    from fsmatrix.results.record import Finding, RunRecord
+
+
+# One run of a results directory: how its programs were started, and what they printed.
+
+
+LONGEST_LOG = 256 << 20  # bytes of a job's log
+MOST_NAMED = 5  # of several that were meant
+NONE = "{} has no run whose id begins so, and no job or part of a submission that is called so"
+FACTS = ("run_id", "status", "error", "engine", "engine_version", "started", "duration")
+UNSET: tuple[Json, ...] = (None, "", [])  # levels that say nothing
+
+
+def logs(
+    results: Annotated[
+        Path,
+        typer.Argument(
+            help="A results directory or a campaign.h5.", autocompletion=completion.results
+        ),
+    ],
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="Id of a run, or how it begins; or a job that submit queued: its number or part.",
+            autocompletion=completion.runs,
+        ),
+    ],
+    text: Annotated[
+        str | None, typer.Option("--text", help="Only this text, by the name in its first line.")
+    ] = None,
+    out: common.OutFile = None,
+) -> None:
+    """Print what the programs of a run, or a job of Slurm, printed.
+
+    Several texts each follow a line with their name; one alone stands as it was printed.
+
+    Example: fsmatrix logs out 0123456789abcdef-r0000-a1 -o fio.json
+    """
+    from fsmatrix.results.files.atomic_write import write_whole
+
+    if out is not None and not out.parent.is_dir():
+        raise refuse(Origin(f"--out {out}"), "", f"no directory {out.parent}")
+    of_job = {} if results.is_file() else _of_job(results, run)
+    texts = of_job or dict(read(results, run).texts)
+    if not texts:
+        raise refuse(Origin(run), "", "no program printed anything: the built-in player did it")
+    if text is not None and text not in texts:
+        raise refuse(Origin(f"--text {text}"), "", f"no such text; there are {', '.join(texts)}")
+    chosen = texts if text is None else {text: texts[text]}
+    whole = "\n".join(
+        f"==> {name} <==\n{printed}" if len(chosen) > 1 else printed
+        for name, printed in chosen.items()
+    )
+    if out is not None:
+        write_whole(out, whole.encode())
+    else:
+        terminal.raw(whole)
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """What a results directory, or a campaign file (an import), keeps of a run."""
+
+    facts: dict[str, Json]  # run_id, status, error, engine, engine_version, started, duration
+    levels: Mapping[str, Json]  # factor -> level
+    argv: Sequence[Sequence[str]]  # command lines; a campaign file has none
+    findings: Sequence[Finding]
+    texts: Mapping[str, str]  # what programs printed, by name
+
+
+def read(results: Path, wanted: str) -> OneRun:
+    """The run of that id, or the only one whose id begins so."""
+    from fsmatrix.results.files.campaign.campaignread import reading, run_of
+    from fsmatrix.results.files.store import Store
+
+    if results.is_file():
+        with reading(results) as file:
+            ids = list(dict.fromkeys(each.decode() for each in file["run_id"][...].tolist()))
+        return _of_entry(run_of(results, _named(results, wanted, ids)))
+    store = Store.open(results)
+    return _of_record(store.read(_named(results, wanted, store.ids())))
+
+
+def _named(results: Path, wanted: str, ids: Iterable[str]) -> str:
+    found = [each for each in ids if each.startswith(wanted)]
+    if wanted in found or len(found) == 1:
+        return wanted if wanted in found else found[0]
+    more = ", ..." if len(found) > MOST_NAMED else ""
+    which = f"{len(found)} runs begin so: {', '.join(found[:MOST_NAMED])}{more}"
+    raise refuse(Origin(f"run {wanted}"), "", which if found else NONE.format(results))
+
+
+def _of_record(record: RunRecord) -> OneRun:
+    facts = {name: getattr(record, name) for name in FACTS}
+    return OneRun(facts, record.coordinates, record.argv, record.findings, record.texts)
+
+
+def _of_entry(entry: Entry) -> OneRun:
+    first = entry.rows[0]
+    facts: dict[str, Json] = {**first.texts, "duration": first.numbers["duration"]}
+    findings = {repr(one): one for row in entry.rows for one in row.findings}
+    return OneRun(
+        {name: facts[name] for name in FACTS},
+        entry.levels,
+        (),
+        tuple(findings.values()),
+        entry.texts,
+    )
+
+
+def _of_job(results: Path, wanted: str) -> dict[str, str]:
+    """Logs of the jobs with this number, or of this part of a submission."""
+    from fsmatrix.results.files import safefile
+    from fsmatrix.slurm.submission import submission
+
+    paths = [
+        submission.log(results, noted.key, noted.job)
+        for noted in submission.submitted(results)
+        if wanted in (noted.job, noted.key)
+    ]
+    there = [path for path in paths if path.exists()]
+    if paths and not there:
+        raise refuse(Origin(str(paths[-1])), "", "is not there: the job has printed nothing yet")
+    return {p.name: safefile.read(p, LONGEST_LOG).decode(errors="replace") for p in there}
+
+
+def _doubts(findings: Sequence[Finding]) -> str:
+    """ ", invalid (...)" or ", doubtful (...)", with the audits that say so; "" if none does."""
+    for severity, word in (("invalid", "invalid"), ("warning", "doubtful")):
+        if audits := sorted({one.audit for one in findings if one.severity == severity}):
+            return f", {word} ({', '.join(audits)})"
+    return ""
+
+
+def tell(results: Path, wanted: str, as_json: bool) -> None:
+    """What `show --run` says of a run."""
+    run = read(results, wanted)
+    facts = run.facts
+    if as_json:
+        common.print_json(
+            {**facts, "coordinates": run.levels, "argv": run.argv, "texts": list(run.texts)}
+        )
+        return
+    console = terminal.console()
+    engine = f"{facts['engine']} {facts['engine_version']}".rstrip()
+    verdict = f"{facts['status']}{_doubts(run.findings)}"
+    head = f"{facts['run_id']}: {verdict}, {engine}, {facts['started']}, {facts['duration']:.1f} s"
+    terminal.line(console, head)
+    if facts["error"]:
+        terminal.line(console, str(facts["error"]), "red")
+    levels = {name: level for name, level in run.levels.items() if level not in UNSET}
+    terminal.line(console, " ".join(f"{name}={level}" for name, level in levels.items()))
+    for argv in run.argv:
+        terminal.line(console, f"$ {shlex.join(argv)}")
+    if run.texts:
+        named = shlex.join([str(results), str(facts["run_id"])])
+        terminal.line(console, f"fsmatrix logs {named}  # what it printed")
+
 
 FEW = 8  # cells whose medians are shown without being asked for
 MORE = "More: --cells (medians and intervals of each cell), --metric, --json."
@@ -59,7 +221,7 @@ def show(
     Example: fsmatrix show out --metric bandwidth --metric latency_p99
     """
     if run is not None:
-        one_run.tell(results, run, as_json)
+        tell(results, run, as_json)
         return
     from rich.console import Group
 
@@ -111,8 +273,8 @@ def _standings(dataset: xr.Dataset, summary: Summary) -> tuple[Standings | None,
     Nothing of one machine, which is said above all else.
     """
     from fsmatrix.analysis.lessons.backend import pairs_compared
+    from fsmatrix.analysis.lessons.standings import standings
     from fsmatrix.analysis.report.sections import MOST_RUNS
-    from fsmatrix.analysis.standings.standings import standings
 
     if summary.cluster.one_machine:
         return None, []
@@ -122,7 +284,7 @@ def _standings(dataset: xr.Dataset, summary: Summary) -> tuple[Standings | None,
         ]
     targets = [name for name in summary.targets if name not in summary.references]
     compared, refused = pairs_compared(dataset, targets)
-    return (standings(dataset, summary, compared) if compared else None), refused
+    return (standings(summary, compared) if compared else None), refused
 
 
 def _where(standings: Standings | None, cell: Cell) -> dict[str, Json]:

@@ -25,7 +25,7 @@ def anonymise(
 
     Example: fsmatrix trace anonymise git.h5 -o shared.h5 --keep-extensions
     """
-    from fsmatrix.traces.anonymise import anonymise as rewrite
+    from fsmatrix.traces.writer import anonymise as rewrite
 
     check_place(out)
     rewrite(source, out, extensions)

@@ -81,7 +81,7 @@ def check_place(out: Path) -> None:
 
     A trace is replaced by a new one; results or what somebody wrote are not, before anything runs.
     """
-    from fsmatrix.results.files.errors import ResultError
+    from fsmatrix.results.files.safefile import ResultError
     from fsmatrix.traces import reader
 
     folder = out.absolute().parent

@@ -38,8 +38,8 @@ def generate(
 
     Example: fsmatrix trace generate ycsb-zipfian --scale 0.01 -o ycsb.h5
     """
-    from fsmatrix.traces.copying import copy
     from fsmatrix.traces.generators import page_cache
+    from fsmatrix.traces.writer import copy
 
     try:
         trace = page_cache.generate(name, scale, seed)

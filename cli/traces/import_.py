@@ -44,8 +44,8 @@ def import_(
     """
     from fsmatrix.results.evidence.trace import gaps
     from fsmatrix.traces.capture.system import NO_FOLDER
-    from fsmatrix.traces.importing.importing import FOLDER_ADVICE, import_traces
-    from fsmatrix.traces.importing.names import Names
+    from fsmatrix.traces.importing.base import FOLDER_ADVICE, import_traces
+    from fsmatrix.traces.importing.dbench import Names
     from fsmatrix.traces.model import NO_TIMES
 
     check_place(out)

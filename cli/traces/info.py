@@ -24,7 +24,7 @@ def info(
     Example: fsmatrix trace info git.h5 -o git.png
     """
     from fsmatrix.analysis.draw.tables import text
-    from fsmatrix.analysis.traces.shown import TraceShown
+    from fsmatrix.analysis.traces import TraceShown
     from fsmatrix.traces.reader import opened
     from fsmatrix.traces.statistics.survey import survey
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fsmatrix.results import metrics
+from fsmatrix.results import record
 from fsmatrix.results.evidence.evidence import counter_differences
 from fsmatrix.results.evidence.values import JsonObject, number
 from fsmatrix.results.record import FSYNC, Finding, Phase, RunRecord, Severity
@@ -143,7 +143,7 @@ def uncached(record: RunRecord, phase: Phase) -> bool:
 def window(phase: Phase) -> float:
     """`metrics.window` over the workers that did something (the others' times are NaN)."""
     acted = np.isfinite(phase.start) & np.isfinite(phase.end)
-    return metrics.window(replace(phase, start=phase.start[acted], end=phase.end[acted]))
+    return record.window(replace(phase, start=phase.start[acted], end=phase.end[acted]))
 
 
 def option(record: RunRecord, name: str, default: Any) -> Any:

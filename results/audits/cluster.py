@@ -8,8 +8,7 @@ from fsmatrix.results.audits.base import Audit, Remark, data_bytes, in_memory, m
 from fsmatrix.results.evidence import target
 from fsmatrix.results.evidence.target import Placement
 from fsmatrix.results.evidence.values import inside, positive
-from fsmatrix.results.metrics import window
-from fsmatrix.results.record import RunRecord
+from fsmatrix.results.record import RunRecord, window
 
 EMPTIED = frozenset({"dropped", "unused", "none"})  # what caches on servers can be said to be
 UNCACHED = frozenset({"cold", "bypass"})

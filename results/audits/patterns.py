@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fsmatrix.results import metrics
 from fsmatrix.results.audits.base import Audit, Remark
-from fsmatrix.results.record import RunRecord
+from fsmatrix.results.record import RunRecord, bandwidth
 
 # random reads -> sequential reads of the same files, in the same run
 RANDOM_READS: Mapping[str, str] = {
@@ -20,7 +19,7 @@ FASTER = 1.1
 
 def random_faster_than_sequential(record: RunRecord) -> Iterator[Remark]:
     """Random reads that beat sequential reads of the same files."""
-    rates = {phase.name: metrics.bandwidth(phase) for phase in record.phases}
+    rates = {phase.name: bandwidth(phase) for phase in record.phases}
     for name, other in RANDOM_READS.items():
         random, sequential = rates.get(name, 0.0), rates.get(other, 0.0)
         if not (sequential > 0 and random > FASTER * sequential):

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fsmatrix.results.audits.base import Audit, Remark, window
-from fsmatrix.results.metrics import operations
-from fsmatrix.results.record import Floats, Phase, RunRecord, Severity
+from fsmatrix.results.record import Floats, Phase, RunRecord, Severity, operations
 
 SHORTEST_WINDOW = 0.25  # s: below, start-up, one scheduling delay or one flush decides
 FEWEST_OPERATIONS = 100  # below, single operations decide

@@ -12,8 +12,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
-from fsmatrix.results.files import safefile
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError, descriptor
 
 SUMS = "SHA256SUMS"
 LEVEL = 6  # of gzip
@@ -76,7 +75,7 @@ def _add(archive: tarfile.TarFile, name: str, path: Path, time: int) -> str:
 
 def _opened(path: Path) -> BufferedReader:
     """ResultError for a link or anything else that is no regular file: it may be new there."""
-    return os.fdopen(safefile.descriptor(path), "rb")
+    return os.fdopen(descriptor(path), "rb")
 
 
 class _Hashed:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.campaign import campaignopen
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import check as hdfcheck
 from fsmatrix.results.files.hdf5 import hdf
+from fsmatrix.results.files.safefile import ResultError
 
 LOOKS = "made_of"  # attribute: digest over what a look at each file tells
 CONTENTS = "made_of_contents"  # attribute: digest over what they hold

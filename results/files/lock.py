@@ -23,9 +23,9 @@ from pathlib import Path
 from types import TracebackType
 
 from fsmatrix.results.currentjob import NO_JOB, CurrentJob
-from fsmatrix.results.files import asides, trust
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files import atomic_write, trust
 from fsmatrix.results.files.hdf5.schema import from_json
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.process import Process, boot_id, start_of
 
 FOLDER = "locks"
@@ -238,7 +238,7 @@ def _refusal(holder: Holder, path: Path, me: Holder, directory: Path) -> str:
 def _create(path: Path, holder: Holder) -> bool:
     """Make the lock file, whole; False if there is one."""
     text = json.dumps(asdict(holder)) + "\n"
-    aside = asides.beside(path, end="")
+    aside = atomic_write.beside(path, end="")
     try:
         trust.create(aside, text.encode(), replace=True)
         try:

@@ -12,7 +12,17 @@ import os
 import stat
 from pathlib import Path
 
-from fsmatrix.results.files.errors import ResultError
+# What is wrong with a file of results: which file, and why.
+
+
+class ResultError(Exception):
+    """A results file cannot be used: which one, and why."""
+
+    def __init__(self, path: Path | str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = Path(path)
+        self.reason = reason
+
 
 PIECE = 1 << 20  # bytes read at once
 DOCUMENT_LIMIT = 1 << 30  # bytes of a JSON document: a plan of a million runs is some 300 MB

@@ -18,9 +18,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fsmatrix.results.files import asides, freshness, safefile, trust
+from fsmatrix.results.files import atomic_write, freshness, safefile, trust
 from fsmatrix.results.files.campaign.merge import Progress, merge_files
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5.schema import (
     SCHEMA_VERSION,
     STORE_FORMAT,
@@ -28,6 +27,7 @@ from fsmatrix.results.files.hdf5.schema import (
     from_json,
 )
 from fsmatrix.results.files.run import runfile
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.record import Finding, RunRecord
 
 MARKER = "store.json"
@@ -136,7 +136,7 @@ class Store:
             raise StoreError(path, "this run is stored already: a new attempt has a new number")
         if not path.parent.is_dir():
             path.parent.mkdir(trust.FOLDER_MODE, exist_ok=True)
-            asides.sync_directory(self.runs)
+            atomic_write.sync_directory(self.runs)
         runfile.write_run(path, record)
         return path
 
@@ -197,7 +197,7 @@ class Store:
         inside = [path for path in self.directory.iterdir() if path.is_dir()]
         runs = [path for path in self.runs.iterdir() if path.is_dir()]
         folders = [path for path in [*inside, *runs] if not path.is_symlink()]
-        return asides.remove_abandoned([self.directory, *folders])
+        return atomic_write.remove_abandoned([self.directory, *folders])
 
     # -- resume ----------------------------------------------------------------------------
     def attempts(self, case_id: str, repetition: int) -> list[int]:
@@ -286,7 +286,7 @@ def _write_marker(path: Path) -> None:
     """The marker, once: the first of several shards makes it."""
     created = datetime.now(UTC).isoformat(timespec="seconds")
     text = json.dumps({"format": STORE_FORMAT, "schema": SCHEMA_VERSION, "created": created})
-    asides.write_whole(path / MARKER, f"{text}\n".encode())
+    atomic_write.write_whole(path / MARKER, f"{text}\n".encode())
 
 
 def _below(folder: Path, depth: int = 0) -> Iterator[Path]:

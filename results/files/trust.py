@@ -12,8 +12,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from fsmatrix.results.files import asides
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.atomic_write import naming
+from fsmatrix.results.files.safefile import ResultError
 
 FOLDER_MODE = 0o755  # of what we make: passes the check below, whatever the umask is
 FILE_MODE = 0o644
@@ -99,7 +99,7 @@ def create(path: Path, data: bytes, *, replace: bool = False) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     flags |= os.O_TRUNC if replace else os.O_EXCL
     descriptor = os.open(path, flags, FILE_MODE)
-    with asides.naming(path), os.fdopen(descriptor, "wb") as file:
+    with naming(path), os.fdopen(descriptor, "wb") as file:
         file.write(data)
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 
 Model = TypeVar("Model", bound=BaseModel)
 

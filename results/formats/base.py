@@ -7,20 +7,23 @@ raises ParseError, and nothing but ParseError.
 
 from __future__ import annotations
 
+import functools
+import importlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from fsmatrix.results.evidence.evidence import Note as Note
 from fsmatrix.results.evidence.values import Json, JsonObject
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.record import OPERATIONS_UNKNOWN, Phase
+from fsmatrix.results.registry import Registry
 
 
 class ParseError(ResultError):
@@ -206,3 +209,204 @@ def _parsed_times(text: str) -> Iterator[datetime]:
     for form in _TIMES:
         with suppress(ValueError):
             yield datetime.strptime(text, form)
+
+
+# What terminals, pages, mails and launchers put into an output is taken out of it.
+
+
+_COLOUR = re.compile(r"\x1b\[[\d;]{0,30}[mK]")
+_BLANKS = str.maketrans(dict.fromkeys("\t\u00a0\u2007\u202f", " "))
+_QUOTES = str.maketrans(dict.fromkeys("\u201c\u201d\u201e", '"'))
+_HOST = r"([A-Za-z][\w.-]{0,100}):"
+# What stands before a line, with the rank or the host that printed it: nothing but marks and
+# blanks, srun, hydra, Open MPI and PRRTE, pdsh.
+_KINDS = (
+    r"()",
+    r"[ \t]*(\d{1,7}):",
+    r"[ \t]*\[(\d{1,7})\]",
+    r"[ \t]*\[[^][\s,]{1,100},(\d{1,7})\](?:\[[^][\s]{1,100}\])?<std(?:out|err)>:",
+    rf"[ \t]*{_HOST}",
+)
+# When a line was printed: moreutils' ts, kubectl logs, container and system logs.
+_STAMP = re.compile(
+    r"[ \t]*\[?(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: [\w.-]{1,100} [\w./-]{1,100}\[\d{1,9}\]:)?"
+    r"|\d\d:\d\d:\d\d(?:\.\d{1,9})?)\]?(?: std(?:out|err) [FP])?(?:[ \t]|$)",
+    re.ASCII | re.MULTILINE,
+)
+_BEFORE = tuple(
+    (kind, re.compile(rf"((?:[ \t>|]*[>|])?){kind}([ \t]*)", re.ASCII)) for kind in _KINDS
+)
+_BEGINNING = re.compile(
+    r"mdtest-\S{1,80} was launched|-- started at |IOR-\S{1,40}: MPI Coord|Began {1,40}: "
+    r"|access {1,40}bw\(MiB/s\)|access,bw\(MiB/s\)|dbench version |Running for \d{1,9} seconds"
+    r"|Throughput \S{1,24} MB/sec|ISO date,label|\[RESULT(?:-invalid)?\]"
+    r'|(?P<key>"(?:fio version|Began)" ?:)'
+)
+_LONGEST = 200  # characters before a beginning
+_MOST = 50_000_000  # lines of the texts of all ranks
+
+
+def unlabelled(text: str) -> list[str]:
+    """An output without colours, times and what else stands before each of its lines.
+
+    It is one text, or one for each rank or host that began an output of its own (worlds of one
+    task each).  What nobody of them printed is in all of them; every line keeps its place.
+    """
+    text = _COLOUR.sub("", _plain(text))
+    before = list(_before(text))
+    if any(_STAMP.match(each) for each, _ in before):
+        text = "".join(map(_unstamped, text.splitlines(keepends=True)))
+        before = list(_before(text))
+    found = _labels(before)
+    first = next(found, None)
+    if first is None:
+        return [text]
+    quote, kind, blanks, _ = first
+    own = {label[-1]: None for label in (first, *found) if label[1] == kind}
+    label = re.compile(rf"{re.escape(quote)}{kind}(?:{blanks}|$)", re.ASCII)
+    lines = []
+    for line in text.split("\n"):
+        match = label.match(line)
+        if match is None or (_HOST in kind and match[1] not in own):
+            lines.append(("-", line))
+        else:
+            lines.append((match[1], line[match.end() :]))
+    if len(own) == 1 or len(own) * len(lines) > _MOST:
+        return ["\n".join(line for _, line in lines)]
+    return [
+        "\n".join(line if by == one or by not in own else "" for by, line in lines) for one in own
+    ]
+
+
+def _plain(text: str) -> str:
+    """With blanks, quotes and ends of lines as programs print them, not as pages show them."""
+    if "\r" in text and "\n" not in text:
+        text = text.replace("\r", "\n")
+    if '"' not in text:
+        text = text.replace("&quot;", '"').translate(_QUOTES)
+    return text.translate(_BLANKS)
+
+
+def _before(text: str) -> Iterator[tuple[str, bool]]:
+    """What stands in its line before each beginning of an output, and whether that is JSON's."""
+    for beginning in _BEGINNING.finditer(text):
+        start = beginning.start()
+        before = text[max(0, start - _LONGEST) : start].rpartition("\n")[2]
+        yield before, beginning["key"] is not None
+
+
+def _unstamped(line: str) -> str:
+    """Without the time at which it was printed."""
+    match = _STAMP.match(line)
+    return line[match.end() :] if match else line
+
+
+def _labels(found: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, str, str, str]]:
+    """What stands before each beginning of an output: marks, kind, blanks, and who printed it."""
+    for before, is_json in found:
+        if is_json:  # JSON is indented
+            before = before.rstrip(" \t")
+        for kind, pattern in _BEFORE if before else ():
+            if match := pattern.fullmatch(before):
+                yield match[1], kind, match[3], match[2]
+                break
+
+
+def runs_of(parse: Parser, texts: Sequence[str], source: str) -> list[Parsed]:
+    """All runs of an output; those of several ranks were at work at the same time."""
+    runs = [run for text in texts for run in parse(text, source)]
+    if len(texts) == 1:
+        return runs
+    note = Note("simultaneous", f"{len(texts)} ranks or hosts each began an output of their own")
+    return [replace(run, notes=(note, *run.notes)) for run in runs]
+
+
+# The formats that import knows, recognised by content; a module is loaded when first asked.
+#
+# A name is that of a family, and stands for a `tuple[Format, ...]`.  A directory that IO500 wrote
+# is one run: `io500.parse_directory` is given the texts of all its files.
+
+
+# the most specific first: what IO500 prints holds what IOR prints, and not the other way
+BUILTIN: dict[str, str] = {
+    name: f"fsmatrix.results.formats.{name}:FORMATS"
+    for name in ("io500", "elbencho", "fio", "mdtest", "ior", "dbench")
+}
+# only to say what to do instead
+BUILTIN["fio-text"] = "fsmatrix.results.formats.fio:TEXTS"
+BUILTIN["elbencho-text"] = "fsmatrix.results.formats.elbencho:OTHER_FORMATS"
+BUILTIN |= {
+    f"{name}-headless": f"fsmatrix.results.formats.{name}:HEADLESS"
+    for name in ("fio", "mdtest", "ior")
+}
+# values are tuples of Format
+FORMATS: Registry[Any] = Registry("fsmatrix.formats", BUILTIN, "format")
+
+
+@dataclass(frozen=True)
+class KnownFormat:
+    """A format and the family (a name of FORMATS) that it belongs to."""
+
+    family: str
+    format: Format
+
+
+@dataclass(frozen=True)
+class DirectoryFormat:
+    """A directory that is one run.
+
+    `summaries`: names of the files that may tell, the preferred first; the directory is
+    recognised if `format` recognises the text of one.
+    """
+
+    name: str
+    summaries: tuple[str, ...]
+    format: Format
+    parse: Callable[[Mapping[str, str], str], Parsed]  # (name -> text, source); ParseError
+
+
+@functools.cache
+def formats() -> tuple[KnownFormat, ...]:
+    """All formats in the order in which they are tried; those of other packages come last.
+
+    BrokenEntry if another package's cannot be loaded.
+    """
+    return tuple(
+        KnownFormat(name, known_format)
+        for name in (*BUILTIN, *FORMATS.outside())
+        for known_format in cast("tuple[Format, ...]", FORMATS.load(name))
+    )
+
+
+@functools.cache
+def directory_formats() -> tuple[DirectoryFormat, ...]:
+    """All directories that are one run."""
+    io500 = importlib.import_module("fsmatrix.results.formats.io500")
+    return tuple(
+        DirectoryFormat(
+            "io500 directory",
+            ("result_summary.txt", "result.txt"),
+            known_format,
+            io500.parse_directory,
+        )
+        for known_format in io500.FORMATS
+    )
+
+
+def matching(text: str, candidates: Sequence[KnownFormat] | None = None) -> list[KnownFormat]:
+    """The formats that recognise `text`, one for each family, the most specific first.
+
+    `candidates`: formats to try; all of `formats()` without it.
+    """
+    matches: dict[str, KnownFormat] = {}
+    for known_format in formats() if candidates is None else candidates:
+        if known_format.family not in matches and known_format.format.recognises(text):
+            matches[known_format.family] = known_format
+    return list(matches.values())
+
+
+def recognise(text: str, candidates: Sequence[KnownFormat] | None = None) -> Format | None:
+    """The format of `text`; None if there is none."""
+    matches = matching(text, candidates)
+    return matches[0].format if matches else None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from fsmatrix.results.audits.tally import Tally
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from fsmatrix.slurm.scheduler import JobState, Scheduler, SchedulerError
 from fsmatrix.slurm.submission import submission as files

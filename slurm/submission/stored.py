@@ -13,10 +13,10 @@ from typing import NamedTuple
 from fsmatrix.results.audits.tally import Tally
 from fsmatrix.results.evidence.stored import StoredError, read
 from fsmatrix.results.files import safefile
-from fsmatrix.results.files.asides import write_whole
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.atomic_write import write_whole
 from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.files.run.runfile import read_outline
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import NAME, Store
 from fsmatrix.slurm.submission import submission as files
 

@@ -21,7 +21,7 @@ import filelock
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fsmatrix.results.files import safefile, trust
-from fsmatrix.results.files.asides import write_whole
+from fsmatrix.results.files.atomic_write import write_whole
 from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.files.store import CAMPAIGN, MARKER, RUNS, StoreError
 from fsmatrix.slurm.submission.division import Part

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.files import safefile
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.campaign import Campaign
 from fsmatrix.suite.campaign.check import refused_paths, validate
@@ -262,3 +265,38 @@ def _sub(tree: Tree, key: str) -> Tree:
 
 def _ordered(problems: Sequence[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: (problem.file, problem.line))
+
+
+# Finding a campaign: a file, or the name of a ready one in jobs/.
+
+
+MAX_BYTES = 16 << 20
+
+
+def ready() -> dict[str, str]:
+    """Names and texts of the ready campaigns."""
+    folder = files("fsmatrix.jobs")
+    return {
+        item.name.removesuffix(".yaml"): item.read_text(encoding="utf-8")
+        for item in folder.iterdir()
+        if item.name.endswith(".yaml")
+    }
+
+
+def find(source: str | Path) -> Source:
+    """The text of a campaign; CampaignError if there is none of that name."""
+    path = Path(source)
+    named = isinstance(source, str) and "/" not in source and not source.endswith((".yaml", ".yml"))
+    if named and not path.is_file():
+        jobs = ready()
+        if str(source) in jobs:
+            return Source(jobs[str(source)], f"{source}.yaml")
+        message = f"neither a file nor a ready campaign{did_you_mean(str(source), jobs)}"
+        raise refuse(Origin(str(source)), "", message)
+    try:
+        return Source(safefile.read_text(path, MAX_BYTES, follow=True), str(path))
+    except ResultError as error:
+        raise refuse(Origin(str(path)), "", error.reason) from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise refuse(Origin(str(path)), "", f"cannot be read: {reason}") from error

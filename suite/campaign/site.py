@@ -25,7 +25,7 @@ from fsmatrix.results.units import PositiveSize
 from fsmatrix.suite.campaign.campaign import Defaults
 from fsmatrix.suite.campaign.check import validate
 from fsmatrix.suite.campaign.problems import CampaignError, Origin, refuse
-from fsmatrix.suite.campaign.section import Count, Section
+from fsmatrix.suite.campaign.slurm_section import Count, Section
 from fsmatrix.suite.campaign.yamlio import Tree, load
 
 SITE_FILE = Path("/etc/fsmatrix/site.yaml")

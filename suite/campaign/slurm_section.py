@@ -5,11 +5,31 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import SlurmDuration
-from fsmatrix.suite.campaign.section import Count, Name, Section
+
+# What all parts of the schemas share.
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=48)]
+Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+
+
+class Section(BaseModel):
+    """Base of all parts of the schema: unknown keys are refused, nothing changes later."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
 
 OPTION = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

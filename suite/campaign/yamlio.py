@@ -20,7 +20,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.files import safefile
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse, shown
 
 KeyPath = tuple[str | int, ...]

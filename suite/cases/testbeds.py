@@ -12,9 +12,9 @@ from typing import Any
 from fsmatrix.backends.base import Backend, ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.testbed.base import StorageOptions, StorageTestbed
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from fsmatrix.backends.testbed.daos.testbed import DaosTestbed
-from fsmatrix.backends.testbed.storage import StorageOptions, StorageTestbed
 from fsmatrix.results.evidence.values import JsonObject, Level, LevelValue, Scalar
 from fsmatrix.results.process import Process
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.workfolder import work_folder
-from fsmatrix.suite.launchers.library import memory_in
+from fsmatrix.suite.launchers.mpirun import memory_in
 from fsmatrix.suite.session.programs import clean_environment
 
 PROBE_SECONDS = 20.0

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsmatrix.backends.system import packages, rights, tools
+from fsmatrix.backends.system import rights, tools
 from fsmatrix.suite.engines.base import EngineError, EngineKind
 
 OLDEST = 15  # whose pgbench has --max-tries and logs retries
@@ -77,7 +77,7 @@ def _version(path: Path) -> int:
 KIND = Postgresql(
     name="postgresql",
     program="postgres",
-    cure=packages.install("postgres") or "install PostgreSQL's server and pgbench",
+    cure=tools.install("postgres") or "install PostgreSQL's server and pgbench",
     questions=(("--version",),),
     read=read,
 )

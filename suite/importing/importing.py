@@ -1,7 +1,7 @@
 """Import: files of other people's benchmarks become a campaign file, one at a time.
 
-Files are found (`suite/importing/files.py`), recognised by content, parsed, labelled and written in
-a stream; memory holds one of them.  A campaign file that an import made is added to.
+Files are found and recognised by content (`suite/importing/recognise.py`), parsed, labelled and
+written in a stream; memory holds one of them.  A campaign file that an import made is added to.
 """
 
 from __future__ import annotations
@@ -17,15 +17,20 @@ import fsmatrix
 from fsmatrix.results.evidence.values import JsonObject, inside
 from fsmatrix.results.files.campaign import campaignread, merge
 from fsmatrix.results.files.campaign.campaignfile import CampaignWriter
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5.schema import from_json
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.units import plural
 from fsmatrix.suite.campaign.problems import CampaignError, Problem
 from fsmatrix.suite.importing import imported, recognise
-from fsmatrix.suite.importing.files import InputEntry, UnreadableError
 from fsmatrix.suite.importing.labels import Labeller, Level
-from fsmatrix.suite.importing.recognise import Formats, NotRecognisedError, Text
+from fsmatrix.suite.importing.recognise import (
+    Formats,
+    InputEntry,
+    NotRecognisedError,
+    Text,
+    UnreadableError,
+)
 
 CAMPAIGN = {"name": "imported results", "imported": True}
 Progress = Callable[[int], None]

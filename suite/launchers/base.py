@@ -82,7 +82,7 @@ class Launcher(ABC):
 
     @property
     def proof(self) -> dict[str, str]:
-        """For the environment of everything that is started (backends/journal/identity.py)."""
+        """For the environment of everything that is started (backends/journal/proof.py)."""
         return identity.proof(self.store, Path(self.scratch).name) if self.store else {}
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fsmatrix.results.case import Geometry
-from fsmatrix.suite.launchers import library
+from fsmatrix.suite.launchers import mpirun
 from fsmatrix.suite.launchers.base import (
     Launcher,
     Probe,
@@ -29,7 +29,7 @@ class Mpiexec(Launcher):
         )
         if not program:
             return Probe(False, reason=why_missing(("mpiexec",), "MPICH mpiexec (hydra)"))
-        return with_library(program, version, (library.MPICH_NAME, "libmpich.so.12"))
+        return with_library(program, version, (mpirun.MPICH_NAME, "libmpich.so.12"))
 
     def command(self, argv: Sequence[str], geometry: Geometry, env: Mapping[str, str]) -> list[str]:
         words = [self.probe_result.program, "-n", str(geometry.processes), "-bind-to", self.binding]
@@ -52,15 +52,15 @@ class Mpiexec(Launcher):
         return geometry.nodes == 1
 
     def environment(self) -> dict[str, str]:
-        chosen = library.environment(self.probe_result.library, self.scratch)
+        chosen = mpirun.environment(self.probe_result.library, self.scratch)
         # emulated nodes may be in user namespaces, which see neither each other's /proc/PID/fd
         # nor each other's memory (cma)
         apart = {"UCX_POSIX_USE_PROC_LINK": "n", "UCX_TLS": "^cma"}
         shared = apart if self.emulated else {}
         if self.memory and (self.emulated or not self.hosts):  # all ranks are on this machine
             shared = shared | {"UCX_POSIX_DIR": self.memory}  # without links its files stay there
-        return {"MPI4PY_MPIABI": library.MPICH} | chosen | shared | under_slurm()
+        return {"MPI4PY_MPIABI": mpirun.MPICH} | chosen | shared | under_slurm()
 
     def prepare(self) -> None:
         super().prepare()
-        library.prepare(self.probe_result.library, self.scratch)
+        mpirun.prepare(self.probe_result.library, self.scratch)

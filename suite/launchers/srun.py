@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from fsmatrix.results.case import Geometry
-from fsmatrix.suite.launchers import library
+from fsmatrix.suite.launchers import mpirun
 from fsmatrix.suite.launchers.base import (
     Launcher,
     LauncherError,
@@ -23,8 +23,8 @@ OUTSIDE = "not inside a Slurm allocation: use fsmatrix submit, or sbatch or sall
 _BINDINGS = {"none": "none", "core": "cores", "socket": "sockets", "numa": "ldoms"}
 # PMI plugins that an MPI library may speak, best first
 _SPEAKS = {
-    library.OPEN_MPI: ("pmix",),
-    library.MPICH: ("pmi2", "pmix", "cray_shasta"),
+    mpirun.OPEN_MPI: ("pmix",),
+    mpirun.MPICH: ("pmi2", "pmix", "cray_shasta"),
     "": ("pmix", "pmi2"),
 }
 
@@ -76,7 +76,7 @@ class Srun(Launcher):
     @property
     def pmi(self) -> str:
         """The PMI plugin that fits the MPI library; "": Slurm's own default."""
-        wanted = _SPEAKS[library.family(self.probe_result.library)]
+        wanted = _SPEAKS[mpirun.family(self.probe_result.library)]
         if "cray" in self.probe_result.library:
             wanted = ("cray_shasta", *wanted)
         return next(filter(None, (_newest(name, self.probe_result.offers) for name in wanted)), "")
@@ -98,13 +98,13 @@ class Srun(Launcher):
         )
 
     def environment(self) -> dict[str, str]:
-        env = library.environment(self.probe_result.library, self.scratch)
-        if library.family(self.probe_result.library) == library.OPEN_MPI:
+        env = mpirun.environment(self.probe_result.library, self.scratch)
+        if mpirun.family(self.probe_result.library) == mpirun.OPEN_MPI:
             env["OMPI_MCA_mpi_yield_when_idle"] = "1"  # as Mpirun
         return env
 
     def prepare(self) -> None:
-        library.prepare(self.probe_result.library, self.scratch)
+        mpirun.prepare(self.probe_result.library, self.scratch)
 
 
 def _newest(name: str, offers: Sequence[str]) -> str:

@@ -17,16 +17,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.suite.oltp import account as accounts
-from fsmatrix.suite.oltp import clients, consistency, loading, logs, memory
+from fsmatrix.suite.oltp import clients, consistency, logs, memory, rows
+from fsmatrix.suite.oltp.account import (
+    DATA,
+    RESULT,
+    SQLITE,
+    TASK,
+    OltpError,
+    Task,
+    is_full,
+    reason_of,
+)
 from fsmatrix.suite.oltp.answers import Answer, Checked, Loaded, Worked
 from fsmatrix.suite.oltp.clients import Users
-from fsmatrix.suite.oltp.problems import OltpError, is_full, reason_of
 from fsmatrix.suite.oltp.rows import Rows
 from fsmatrix.suite.oltp.server import Programs, Server, of_directory
 from fsmatrix.suite.oltp.sqlite import steps as sqlite
-from fsmatrix.suite.oltp.task import DATA, RESULT, SQLITE, TASK, Task
 
 # Folders in the scratch folder: the account's, for the socket; for a bound directory; and ours.
 RUN, BOUND, FILES = "s", "data", "files"
@@ -102,7 +110,7 @@ def load(task: Task, server: Server) -> Loaded:
     made = time.monotonic()
     try:
         server.start()
-        seconds = loading.load(server, Rows(task.warehouses, int(task.seed)))
+        seconds = rows.load(server, Rows(task.warehouses, int(task.seed)))
         size = server.sql("SELECT pg_database_size(current_database());")[0][0]
         server.stop()
     except OltpError as error:

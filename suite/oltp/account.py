@@ -10,14 +10,80 @@ ours in a mount namespace that ends with its last process.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pwd
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from fsmatrix.backends.system import libc, packages, rights, tools
-from fsmatrix.suite.oltp.problems import OltpError
+from fsmatrix.backends.system import libc, rights, tools
+
+# What is asked of a client node, as the JSON that the workload writes into its folder.
+
+
+TASK, RESULT = "task.json", "result.json"
+DATA = "pgdata"  # PostgreSQL's, in the run's own directory on the target
+SQLITE_DATA = "sqlite"  # SQLite's
+POSTGRESQL, SQLITE = "postgresql", "sqlite"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One step: load, run or check."""
+
+    do: str
+    programs: str  # folder of the PostgreSQL; of SQLite that of the Python
+    path: str  # the run's own directory on the target
+    seed: str  # a number; a text because it is filled in late
+    warehouses: int
+    users: int
+    settings: Mapping[str, str] = field(default_factory=dict)  # of the server, or of connections
+    warm_up: int = 0  # seconds
+    seconds: int = 0
+    rate: float = 0.0
+    max_tries: int = 1
+    engine: str = POSTGRESQL
+    memory: int = 0  # bytes that the server and its users may have together; 0: no limit
+    journal: str = ""  # folder of the store's journals, if something is made that it undoes
+
+    def text(self) -> str:
+        """As a file holds it."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, path: Path) -> Task:
+        """From such a file."""
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+# What goes wrong here, as one sentence for the run's record.
+
+
+NO_SPACE = "No space left on device"
+_FULL = re.compile(rf"{NO_SPACE}|wrote only \d+ of \d+ bytes")  # PostgreSQL's words for it
+
+
+class OltpError(Exception):
+    """A database cannot be made, filled, used or checked; the text says why and what to do."""
+
+
+def is_full(text: str) -> bool:
+    """Whether a program says that the disk, or a quota, is full."""
+    return bool(_FULL.search(text))
+
+
+def reason_of(text: str, lines: int = 3) -> str:
+    """The sentence for what a program printed: the full disk, else its errors, else its end."""
+    printed = [line.strip() for line in text.splitlines() if line.strip()]
+    full = [line for line in printed if is_full(line)]
+    full = [line if NO_SPACE in line else f"{line} ({NO_SPACE})" for line in full]
+    errors = [line for line in printed if any(word in line for word in ("ERROR", "FATAL", "PANIC"))]
+    errors = errors or [line for line in printed if "error:" in line]
+    chosen = full[:1] or errors[:lines] or printed[-lines:]
+    return " | ".join(chosen) or "it printed nothing"
+
 
 NAMES = ("postgres", "nobody")
 FIRST_PERSON = 1000  # uid, as login.defs(5) has it everywhere
@@ -42,7 +108,7 @@ class Account:
         """Words before an argv: run as this user, and get `signal` when the starter dies."""
         setpriv = tools.find("setpriv")
         if setpriv is None:
-            raise OltpError(packages.lacking("setpriv"))
+            raise OltpError(tools.lacking("setpriv"))
         become = [
             *(f"--reuid={self.uid}", f"--regid={self.gid}", "--clear-groups"),
             *("--inh-caps=-all", "--no-new-privs"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsmatrix.suite.oltp import account as accounts
-from fsmatrix.suite.oltp.problems import OltpError, reason_of
+from fsmatrix.suite.oltp.account import OltpError, reason_of
 from fsmatrix.suite.oltp.server import Server
 
 LOG = "log"

@@ -10,9 +10,8 @@ from pathlib import Path
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.memory import limited
 from fsmatrix.backends.system.cgroups import memory
+from fsmatrix.suite.oltp.account import OltpError, Task
 from fsmatrix.suite.oltp.answers import Answer
-from fsmatrix.suite.oltp.problems import OltpError
-from fsmatrix.suite.oltp.task import Task
 
 MIB = 1 << 20
 

@@ -22,10 +22,9 @@ from pathlib import Path
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.cgroups import memory
 from fsmatrix.results.files import safefile
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.suite.oltp import account as accounts
-from fsmatrix.suite.oltp.account import Account
-from fsmatrix.suite.oltp.problems import OltpError, reason_of
+from fsmatrix.suite.oltp.account import Account, OltpError, reason_of
 
 DATABASE = "tpcc"
 LOG = "server.log"

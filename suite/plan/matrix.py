@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from fsmatrix.backends.player import player
-from fsmatrix.backends.player.drivers import Driver
+from fsmatrix.backends.player.ops import Driver
 from fsmatrix.results.case import canonical_json
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.campaign.problems import Problem

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
 from fsmatrix.backends.base import Space
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.local.mounts import caution
 from fsmatrix.backends.pace import Pace
 from fsmatrix.backends.system.files.trusted import temporary_refusal
 from fsmatrix.results.case import digest
 from fsmatrix.results.evidence.values import Json, JsonObject
-from fsmatrix.suite.campaign.find import find
+from fsmatrix.results.registry import did_you_mean
+from fsmatrix.results.units import parse_size
 from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse
-from fsmatrix.suite.campaign.settings import Settings, Source, examine
-from fsmatrix.suite.campaign.yamlio import KeyPath, dotted, flatten
+from fsmatrix.suite.campaign.settings import Settings, Source, examine, find
+from fsmatrix.suite.campaign.site import SiteFile
+from fsmatrix.suite.campaign.yamlio import KeyPath, Tree, dotted, flatten
 from fsmatrix.suite.cases.cases import Cases, Planned, expand
-from fsmatrix.suite.cases.factors import default_options
-from fsmatrix.suite.cases.resolve import Members, TargetMember, members
+from fsmatrix.suite.cases.resolve import Members, TargetMember, default_options, members
 from fsmatrix.suite.plan import order
 from fsmatrix.suite.plan.choice import Choice, LeftOut, Machine, choose, room
 from fsmatrix.suite.plan.estimate import (
@@ -30,12 +37,160 @@ from fsmatrix.suite.plan.estimate import (
     past_deadline,
     warnings,
 )
-from fsmatrix.suite.plan.foreseen import cautions
-from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.matrix import Matrix, footprint, matrix
 from fsmatrix.suite.plan.request import Request as Request
-from fsmatrix.suite.plan.select import only
 from fsmatrix.suite.registry import Registries, registries
+
+# `--only`: cases chosen by their coordinates.
+
+
+MOST_NAMED = 8  # values of a coordinate
+
+
+def only(cases: Iterable[Planned], expressions: Sequence[str]) -> list[Planned]:
+    """Cases that match: `key=value,key=value`, values with * and ?; sizes as 4KiB or 4096.
+
+    Different keys must all match; of values given for one key any may.  `workload` is also
+    the name of a workload entry, `case` the case's id.  CampaignError for an unknown key or
+    a selection that leaves nothing.
+    """
+    chosen = list(cases)
+    if not expressions:
+        return chosen
+    source = f"--only {','.join(expressions)}"
+    coordinates = {"case"}.union(*(planned.coordinates for planned in chosen))
+    wanted = _wanted(expressions, source, coordinates)
+    for key in wanted:
+        if key not in coordinates:
+            raise refuse(Origin(source), key, f"no such coordinate{did_you_mean(key, coordinates)}")
+    kept = [
+        planned
+        for planned in chosen
+        if all(_matches(planned, key, values) for key, values in wanted.items())
+    ]
+    if not kept:
+        raise refuse(Origin(source), "", _nothing(chosen, wanted))
+    return kept
+
+
+def _nothing(chosen: Sequence[Planned], wanted: Mapping[str, Sequence[str]]) -> str:
+    """Why no case matches: the first key none of whose values is there, and those that are."""
+    text = f"matches none of {len(chosen)} cases"
+    for key, patterns in wanted.items():
+        if key != "case" and not any(_matches(planned, key, patterns) for planned in chosen):
+            values = sorted({_text(planned.coordinates.get(key)) for planned in chosen})
+            more = f" and {len(values) - MOST_NAMED} more" if len(values) > MOST_NAMED else ""
+            return f"{text}: {key} is {', '.join(values[:MOST_NAMED])}{more}"
+    return text
+
+
+def _wanted(
+    expressions: Sequence[str], source: str, coordinates: Iterable[str]
+) -> dict[str, list[str]]:
+    wanted: dict[str, list[str]] = {}
+    for part in ",".join(expressions).split(","):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            keys = ", ".join(sorted(coordinates))
+            raise refuse(Origin(source), "", f"{part!r} is not key=value (keys: {keys})")
+        wanted.setdefault(key.strip(), []).append(value.strip())
+    return wanted
+
+
+def _matches(planned: Planned, key: str, patterns: Iterable[str]) -> bool:
+    values: list[Json] = [planned.coordinates.get(key)]
+    if key == "workload":
+        values.append(planned.entry)
+    elif key == "case":
+        values = [planned.case.case_id]
+    elif key not in planned.coordinates:
+        return False
+    return any(_one(value, pattern) for value in values for pattern in patterns)
+
+
+def _one(value: Json, pattern: str) -> bool:
+    if fnmatchcase(_text(value), pattern):
+        return True
+    if isinstance(value, bool) or not isinstance(value, int):
+        return False
+    try:
+        return parse_size(pattern) == value
+    except (ValueError, OverflowError):
+        return False
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+# What lies below the targets, where that changes their numbers: said before anything runs.
+
+
+def cautions(members: Iterable[TargetMember], out: Path) -> Iterator[str]:
+    """Sentences with their remedies; `out`: the results directory, where images lie."""
+    named: dict[str, tuple[Path, ...]] = {}
+    targets_of: dict[str, list[str]] = {}
+    for member in members:
+        if member.testbed is not None:
+            continue
+        backend = member.backend(member.options)
+        with suppress(BackendError, OSError):  # a place that is refused for it
+            named[member.name] = backend.named_places()
+            for place in named[member.name]:
+                for text in caution.of_place(place):
+                    targets_of.setdefault(text, []).append(member.name)
+            for text in caution.of_image(out.absolute()) if backend.keeps() else ():
+                targets_of.setdefault(text, []).append(member.name)
+    for text, names in targets_of.items():
+        yield f"{', '.join(dict.fromkeys(names))}: {text}"
+    yield from _shared(named)
+
+
+def _shared(named: dict[str, tuple[Path, ...]]) -> Iterator[str]:
+    """Targets on the same path, or on one disk by different ones."""
+    same: dict[Path, list[str]] = {}
+    for name, places in named.items():
+        for place in dict.fromkeys(places):
+            same.setdefault(place, []).append(name)
+    for place, names in same.items():
+        if len(names) > 1:
+            yield f"targets {' and '.join(names)} are on the same path {place}: is that meant?"
+    on: dict[str, dict[str, Path]] = {}  # disk -> target -> its path there
+    for name, places in named.items():
+        for place in places:
+            with suppress(BackendError, OSError):
+                for disk in caution.disks_of(place):
+                    on.setdefault(disk, {})[name] = place
+    said = set()
+    for disk, paths in on.items():
+        used = [*map(str, dict.fromkeys(paths.values()))]
+        who = " and ".join(paths)
+        if len(used) < 2 or (who, *used) in said:
+            continue
+        said.add((who, *used))
+        kind = "file system" if disk.startswith("0:") else "disk"
+        where = f"on one {kind} by different paths ({', '.join(used)})"
+        yield f"targets {who} are {where}: is that meant?"
+
+
+# The place where a plan is made: what stands there beside the campaign.
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What a plan takes from its place; None: as this process finds it."""
+
+    site: SiteFile | Path | None = None
+    user: Tree | None = None  # the user's settings
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    lookup: Registries | None = None
+    root: bool | None = None  # whether the runs will have root's rights
+
+    @property
+    def is_root(self) -> bool:
+        """Whether the runs will have root's rights; unless it is told, whether this process has."""
+        return os.geteuid() == 0 if self.root is None else self.root
+
 
 CONTINUED = {
     "description",

@@ -2,30 +2,273 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
+import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.player.ops import Kind
+from fsmatrix.backends.player.player import Implementation
 from fsmatrix.results import histogram
+from fsmatrix.results.case import Case, digest
 from fsmatrix.results.evidence.evidence import (
     CacheState,
     Counters,
     CpuShares,
+    EngineOutput,
     Evidence,
     Interception,
+    Limits,
     Load,
+    Note,
 )
 from fsmatrix.results.evidence.rank import Rank
-from fsmatrix.results.record import Floats, Latency, Monitor, Phase
-from fsmatrix.suite.run.spec import RunSpec
-from fsmatrix.suite.session.messages import KernelUse, Merged, OperationError, SampledKernel
+from fsmatrix.results.evidence.values import Json, JsonObject, inside
+from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.record import Floats, Latency, Monitor, Phase, RunRecord, Status
+from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.launchers.base import LauncherError
+from fsmatrix.suite.session.client.death import SessionError
+from fsmatrix.suite.session.messages import (
+    KernelUse,
+    Merged,
+    OperationError,
+    RankOutput,
+    SampledKernel,
+)
 from fsmatrix.suite.session.wire import Arrays
-from fsmatrix.suite.workloads.base import Output, Step
+from fsmatrix.suite.workloads.base import Output, Step, Workload
+
+# What the steps of a run gave: outputs, the texts that are kept, and why a program failed.
+
+
+KEPT_TEXT = 1 << 20  # characters kept of the beginning, and as many of the end, of one text
+TAIL_LINES = 3
+TRACEBACK = "unexpected/traceback"  # name of a run's text
+
+
+class RunFailed(Exception):
+    """A step failed; the session lives on."""
+
+    def __init__(self, reason: str, status: Status = "failed", **facts: Json) -> None:
+        super().__init__(reason)
+        self.status: Status = status
+        self.facts = facts
+
+
+def reason_of(error: Exception) -> str:
+    """An error for a run's record: with its type, where its text is not made for readers."""
+    worded = isinstance(
+        error, RunFailed | BackendError | ResultError | SessionError | LauncherError
+    )
+    if worded or (isinstance(error, OSError) and error.errno is not None):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def outputs_of(step: Step, answers: Sequence[RankOutput]) -> list[Output]:
+    """The answers of a step as outputs, on the common clock."""
+    return [_output(step, answer) for answer in answers]
+
+
+def _output(step: Step, answer: RankOutput) -> Output:
+    done, correction = answer.done, answer.clock_correction
+    return Output(
+        step=step.name,
+        host=answer.host,
+        rank=answer.rank,
+        returncode=done.returncode,
+        stdout=done.stdout,
+        stderr=done.stderr,
+        files=done.files,
+        value=inside(answer.value),
+        began=done.began + correction,
+        ended=done.ended + correction,
+        clock_correction=correction,
+        clock_uncertainty=answer.clock_uncertainty,
+    )
+
+
+def texts_of(outputs: Sequence[Output], index: int) -> dict[str, str]:
+    """What programs printed and wrote, by a name: index of the step, its name, host, which.
+
+    The rank is told too where a host has several.
+    """
+    texts = {}
+    several = len({output.host for output in outputs}) < len(outputs)
+    for output in outputs:
+        where = f"{index:02d}-{output.step}" + (f"/{output.host}" if output.host else "")
+        where += f"-{output.rank}" if several else ""
+        for name, text in {
+            "stdout": output.stdout,
+            "stderr": output.stderr,
+            **output.files,
+        }.items():
+            if text.strip():
+                texts[f"{where}/{name}"] = shortened(text)
+    return texts
+
+
+def shortened(text: str) -> str:
+    """The text, or its beginning and its end with a line that says what is missing."""
+    left_out = len(text) - 2 * KEPT_TEXT
+    if left_out <= 0:
+        return text
+    return f"{text[:KEPT_TEXT]}\n[{left_out} characters left out here]\n{text[-KEPT_TEXT:]}"
+
+
+def check(
+    workload: Workload, step: Step, answers: Sequence[RankOutput], outputs: Sequence[Output]
+) -> None:
+    """RunFailed with the first reason if a step failed anywhere."""
+    for answer, output in zip(answers, outputs, strict=True):
+        where = f"{step.name} on {output.host}" if output.host else step.name
+        if answer.error is not None:
+            raise RunFailed(f"{where} raised {answer.error}", rank=output.rank, host=output.host)
+        if answer.done.timed_out:
+            raise RunFailed(
+                f"{where}: the program passed its deadline", "timeout", host=output.host
+            )
+        if output.returncode:
+            reason = workload.explain(output) or _tail(output)
+            raise RunFailed(
+                f"{where}: the program {_ending(output.returncode)}: {reason}",
+                host=output.host,
+                returncode=output.returncode,
+            )
+        if answer.done.dropped:
+            raise RunFailed(
+                f"{where}: the program printed too much: {answer.done.dropped} bytes in the middle "
+                "could not be kept",
+                host=output.host,
+            )
+
+
+def _ending(returncode: int) -> str:
+    if returncode > 0:
+        return f"ended with status {returncode}"
+    try:
+        return f"was ended by {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"was ended by signal {-returncode}"
+
+
+def _tail(output: Output) -> str:
+    text = output.stderr.strip() or output.stdout.strip()
+    return " | ".join(text.splitlines()[-TAIL_LINES:]) or "it printed nothing"
+
+
+def engine_output(parsed: Parsed, engine: Engine) -> EngineOutput:
+    """What the engine's output tells beside numbers, for the audits."""
+    notes = parsed.notes
+    if parsed.version and engine.version and parsed.version != engine.version:
+        text = f"its output is of version {parsed.version}, found before was {engine.version}"
+        notes = (*notes, Note("versions-differ", text))
+    return EngineOutput(
+        name=parsed.engine or engine.name,
+        version=parsed.version or engine.version,
+        nodes=parsed.nodes,
+        processes=parsed.processes,
+        notes=notes,
+        facts=parsed.facts,
+    )
+
+
+# What is to be run, how, and the record of what could not be.
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What is to be run, and the facts of its place in the campaign."""
+
+    case: Case
+    workload: Workload
+    engine: Engine
+    coordinates: JsonObject
+    repetition: int
+    attempt: int
+    block: int
+    attachment: str
+    campaign_seed: int
+    realised: Mapping[str, str] = field(default_factory=dict)  # factor -> hardware, emulated
+    limits: Limits | None = None  # of suite/plan/limits.py
+    engine_before: str = ""  # the engine's version when the campaign began, if it was another
+    batch_job: str = ""  # id of the batch system's job that this is part of
+
+    @property
+    def name(self) -> str:
+        """Name of the run and of its directory on the target."""
+        return f"{self.case.case_id}-r{self.repetition:04d}-a{self.attempt}"
+
+    def written(self, record: RunRecord) -> int:
+        """Bytes that the run wrote: as planned, or more if its time was fixed."""
+        measured = sum(
+            int(phase.bytes.sum()) for phase in record.phases if "write" in phase.latency
+        )
+        try:
+            planned = self.workload.footprint(self.case).written
+        except Exception:  # noqa: BLE001 - what it was planned by may have gone
+            planned = 0
+        return max(planned, measured)
+
+    @property
+    def seed(self) -> int:
+        """63 bits that differ between runs: of what is written and of random orders."""
+        return int(digest([self.campaign_seed, self.name]), 16) >> 1
+
+    def record(self, started: str, **outcome: Any) -> RunRecord:
+        """The record of this run; `outcome`: the fields of RunRecord that say what came of it."""
+        return RunRecord(
+            case=self.case.canonical,
+            case_id=self.case.case_id,
+            work_id=self.case.work_id,
+            repetition=self.repetition,
+            attempt=self.attempt,
+            block=self.block,
+            attachment=self.attachment,
+            job=self.batch_job,
+            engine=self.engine.name,
+            engine_version=self.engine.version,
+            coordinates=self.coordinates,
+            started=started,
+            **outcome,
+        )
+
+    def not_begun(self, reason: str) -> RunRecord:
+        """The record of a run that could not even be begun."""
+        return self.record(now(), session="", status="failed", error=reason)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How runs are carried out, the same for all of a campaign."""
+
+    time_per_run: float
+    settle_timeout: float
+    time_without_progress: float = 10.0
+    cache_method: str = "auto"
+    affinity: str = "none"
+    implementation: Implementation = "auto"  # of the player
+    bytes_limit: int | None = None  # all runs together may write so much
+    out: Path = field(default_factory=Path)
+    in_job: bool = False  # of a batch system
+    retry_failed: bool = False  # runs that failed are not done
+    refused: Callable[[str], str] = lambda _path: ""  # why a path must not be used
+
+
+def now() -> str:
+    """This moment, UTC, ISO 8601 with milliseconds."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
 
 TICK = 0.01  # seconds of /proc/stat (USER_HZ, 100 everywhere)
 SECONDS = re.compile(r"^cpu_|_seconds$")

@@ -8,6 +8,7 @@ conductor did to the machine is in the journal, so that the next one can undo it
 from __future__ import annotations
 
 import platform
+import re
 import secrets
 import select
 import uuid
@@ -21,6 +22,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import LEFT_ALONE, Journal, undo_pending
 from fsmatrix.backends.journal.proof import Named
 from fsmatrix.backends.system import workfolder
+from fsmatrix.backends.system.tools import Overdue, within
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.evidence.deployment import MEMORY_TYPES, Deployment
 from fsmatrix.results.evidence.values import Level
@@ -30,19 +32,67 @@ from fsmatrix.results.record import Finding, RunRecord
 from fsmatrix.results.units import plural
 from fsmatrix.suite.cases.testbeds import PlannedTestbed, down_all
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
-from fsmatrix.suite.run import fullness, provenance
+from fsmatrix.suite.plan.estimate import short_of_room
+from fsmatrix.suite.run import provenance
+from fsmatrix.suite.run.assemble import RunSpec, Settings, reason_of
 from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.events import Event, Facts, Listener
 from fsmatrix.suite.run.health import HEALTH_SECONDS, SHOWN, asked_once, new_ones
-from fsmatrix.suite.run.outputs import reason_of
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.session.client import orphaned_sessions
 from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.client.death import SessionError, StorageStalled
 from fsmatrix.suite.session.messages import Call
 from fsmatrix.suite.session.stopping import Interrupted, StopFlag
+
+# A target that was full: which runs of a plot need not be begun after that.
+
+
+FULL = re.compile(r"\b(ENOSPC|EDQUOT)\b|No space left on device|Disk quota exceeded")
+SECONDS = 10.0  # for an answer about the space
+
+
+def met(record: RunRecord) -> bool:
+    """Whether the run failed for want of space."""
+    return record.status == "failed" and bool(FULL.search(record.error))
+
+
+def hopeless_target(
+    spec: RunSpec, todo: Sequence[RunSpec], space: Callable[[], Space]
+) -> list[RunSpec]:
+    """Those of `todo` that hold as much as the run that failed, or more than there is now.
+
+    None where that run would fit by now: what it met is no full target (a disk that shrank).
+    """
+    try:
+        room = within(SECONDS, space)
+    except (BackendError, OSError, Overdue):
+        room = Space(None, None, "unknown")
+    least, files = _needs(spec)
+    if room.bytes is not None and not any(short_of_room(least, files, room)):
+        return []
+
+    def fits(other: RunSpec) -> bool:
+        size, files = _needs(other)
+        return size < least and not any(short_of_room(size, files, room))
+
+    return [other for other in todo if not fits(other)]
+
+
+def _needs(spec: RunSpec) -> tuple[int, int]:
+    """Bytes and files that a run holds at once; 0 where what planned them has gone."""
+    try:
+        needs = spec.workload.footprint(spec.case)
+    except Exception:  # noqa: BLE001 - of another package, perhaps
+        return 0, 0
+    return needs.space, needs.files
+
+
+def reason(record: RunRecord) -> str:
+    """Why they are not begun."""
+    return f"not begun, because a run before met a full target ({record.error}): make room there"
+
 
 MOUNT_SECONDS = 120.0
 BARREN_SESSIONS = 3  # sessions in a row that give no run: the plot is given up
@@ -318,7 +368,7 @@ class Conductor:
         todo.pop(0)
         if broken is not None:
             raise broken
-        if fullness.met(record):
+        if met(record):
             self._without_room(spec, record, todo, space)
         self._count(spec.written(record))
 
@@ -326,10 +376,10 @@ class Conductor:
         self, spec: RunSpec, record: RunRecord, todo: list[RunSpec], space: Callable[[], Space]
     ) -> None:
         """Give up what would meet the full target that a run has met."""
-        hopeless = fullness.hopeless(spec, todo, space)
+        hopeless = hopeless_target(spec, todo, space)
         todo[:] = [each for each in todo if each not in hopeless]
         if hopeless:
-            self._give_up(hopeless, fullness.reason(record))
+            self._give_up(hopeless, reason(record))
 
     def _count(self, written: int) -> None:
         """Stop when the runs of this conductor have written more than is allowed."""

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import Backend
-from fsmatrix.backends.registry import BACKENDS
+from fsmatrix.backends.base import BACKENDS, Backend
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.evidence.evidence import (
     CacheState,
@@ -28,7 +27,7 @@ from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.results.evidence.stored import Stored, StoredError, read
 from fsmatrix.results.evidence.values import Json, texts
 from fsmatrix.suite.plan.limits import with_links
-from fsmatrix.suite.run.assemble import RunContext
+from fsmatrix.suite.run.assemble import RunContext, RunFailed, RunSpec, Settings
 from fsmatrix.suite.run.health import (
     HEALTH_SECONDS,
     LAST_LOOK,
@@ -38,9 +37,7 @@ from fsmatrix.suite.run.health import (
     asked_once,
     united,
 )
-from fsmatrix.suite.run.outputs import RunFailed
 from fsmatrix.suite.run.provenance import Environment
-from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.client.death import NodeError
 from fsmatrix.suite.session.messages import Answer, Call, SampledKernel, Samples, Watch, in_rows

@@ -17,7 +17,7 @@ from fsmatrix.results.currentjob import CurrentJob
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.files import safefile, trust
-from fsmatrix.results.files.asides import write_whole
+from fsmatrix.results.files.atomic_write import write_whole
 from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.files.lock import ShardLock
 from fsmatrix.results.files.store import CAMPAIGN, Store, StoreError
@@ -27,17 +27,16 @@ from fsmatrix.suite.campaign.settings import Source, examine
 from fsmatrix.suite.campaign.site import quiet
 from fsmatrix.suite.cases.engines import Engines, first_version
 from fsmatrix.suite.plan import limits
-from fsmatrix.suite.plan.as_json import plan_json
+from fsmatrix.suite.plan.as_json import deployment_of, plan_json
 from fsmatrix.suite.plan.choice import LeftOut
-from fsmatrix.suite.plan.fairness import deployment_of
 from fsmatrix.suite.plan.order import Plot
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan, lasting
+from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.batch import Batch
 from fsmatrix.suite.run.conductor import Attachment, Conductor
 from fsmatrix.suite.run.events import Event, Listener
 from fsmatrix.suite.run.launching import choose_launcher
 from fsmatrix.suite.run.record_writer import Summary
-from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.session.stopping import StopFlag
 
 # bytes, the least: files of runs of one process; campaign.h5 and report.html of one run

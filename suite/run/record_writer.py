@@ -17,8 +17,8 @@ from fsmatrix.results.audits.tally import Tally
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.results.record import Finding, RunRecord
+from fsmatrix.suite.run.assemble import TRACEBACK
 from fsmatrix.suite.run.events import Event, Facts, Listener
-from fsmatrix.suite.run.outputs import TRACEBACK
 
 
 @dataclass

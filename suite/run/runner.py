@@ -11,16 +11,14 @@ from pathlib import Path
 
 from fsmatrix.backends.access import PathAccess, PathsAccess
 from fsmatrix.results.evidence.rank import Rank
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import StoreError
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import RunRecord, Status
-from fsmatrix.suite.run import assemble, outputs
-from fsmatrix.suite.run.assemble import RunBuilder, RunContext
+from fsmatrix.suite.run import assemble
+from fsmatrix.suite.run.assemble import RunBuilder, RunContext, RunFailed, RunSpec, now
 from fsmatrix.suite.run.environment import REST_SECONDS, RunEnvironment, SessionContext
 from fsmatrix.suite.run.health import SHOWN, Ends
-from fsmatrix.suite.run.outputs import RunFailed
-from fsmatrix.suite.run.spec import RunSpec, now
 from fsmatrix.suite.session import programs
 from fsmatrix.suite.session.client.death import (
     DeadlinePassed,
@@ -41,10 +39,9 @@ from fsmatrix.suite.session.messages import (
 )
 from fsmatrix.suite.session.programs import GRACE
 from fsmatrix.suite.session.programs import run as run_program
-from fsmatrix.suite.session.progress import PROGRAMS_LOOK, telling
 from fsmatrix.suite.session.stopping import Interrupted
 from fsmatrix.suite.session.survey import addressed
-from fsmatrix.suite.session.wire import Arrays
+from fsmatrix.suite.session.wire import PROGRAMS_LOOK, Arrays, telling
 from fsmatrix.suite.workloads.base import Argv, Function, Output, Step
 
 CONTENT_STEP = 0x9E3779B97F4A7C15  # between the content seeds of two overwrite generations
@@ -145,7 +142,7 @@ class Runner:
                 'its steps gave (CONTRIBUTING.md, "A workload")'
             )
         if parsed.engine:
-            engine = outputs.engine_output(parsed, spec.engine)
+            engine = assemble.engine_output(parsed, spec.engine)
             builder.evidence = replace(builder.evidence, engine=engine)
         return parsed
 
@@ -371,12 +368,12 @@ class Runner:
 
     @staticmethod
     def _outputs(run: RunContext, step: Step, answers: Sequence[RankOutput]) -> list[Output]:
-        given = outputs.outputs_of(step, answers)
-        run.builder.texts |= outputs.texts_of(given, run.builder.next_step())
+        given = assemble.outputs_of(step, answers)
+        run.builder.texts |= assemble.texts_of(given, run.builder.next_step())
         if isinstance(step.what, Argv):
             began, ended = min(o.began for o in given), max(o.ended for o in given)
             run.builder.spent("program", ended - began)
-        outputs.check(run.spec.workload, step, answers, given)
+        assemble.check(run.spec.workload, step, answers, given)
         return given
 
 
@@ -399,8 +396,8 @@ def _failing(run: RunContext, what: str) -> Iterator[None]:
         raise
     except Exception as problem:
         if not isinstance(problem, ResultError):
-            run.builder.texts[outputs.TRACEBACK] = traceback.format_exc()
-        raise RunFailed(f"{what}: {outputs.reason_of(problem)}") from problem
+            run.builder.texts[assemble.TRACEBACK] = traceback.format_exc()
+        raise RunFailed(f"{what}: {assemble.reason_of(problem)}") from problem
 
 
 def _storage_troubles(builder: RunBuilder, now: Sequence[str]) -> str:

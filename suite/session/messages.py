@@ -66,7 +66,7 @@ class Stream(Stored):
     the time is over (`stop = yield chunk` gives True): it then ends its data operations and
     yields what closes the files (fsync, close).  `slots` and `max_op_bytes` bound the slot
     numbers and the size of one read or write in its chunks.  What it returns (ops.Tallies) is
-    put together over the ranks and stored in the phase's facts as "tallies" (session/reduction.py).
+    put together over the ranks and stored in the phase's facts as "tallies" (session/stream.py).
     """
 
     generator: str

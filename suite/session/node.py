@@ -26,7 +26,7 @@ SAMPLE_SECONDS = 0.1
 
 def backend_of(access: JsonObject) -> tuple[type[Backend], Access]:
     """The backend's class and the access of an access's JSON."""
-    from fsmatrix.backends.registry import BACKENDS
+    from fsmatrix.backends.base import BACKENDS
 
     backend = BACKENDS.load(text(access, "backend"))
     return backend, backend.access_type.from_json(access)

@@ -16,8 +16,7 @@ from typing import Any
 
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal, undo_pending
-from fsmatrix.backends.local.devices.bare.backend import Device
-from fsmatrix.backends.local.devices.bare.options import DeviceOptions
+from fsmatrix.backends.local.devices.bare.backend import Device, DeviceOptions
 
 MIB = 1 << 20
 BLKPG, BLKPG_ADD, BLKPG_DELETE = 0x1269, 1, 2  # linux/blkpg.h

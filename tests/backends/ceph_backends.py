@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import registry
+from fsmatrix.backends import base
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph.bindings.login import Login
-from fsmatrix.backends.ceph.mounts import clients
-from fsmatrix.backends.ceph.state import osdcounters
+from fsmatrix.backends.ceph import mounts
+from fsmatrix.backends.ceph.bindings.librados import Login
+from fsmatrix.backends.ceph.state import network
 from fsmatrix.backends.local.mounts import fuse
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 
@@ -24,8 +24,8 @@ NAMES = ("rados", "libcephfs", "cephfs-fuse", "cephfs-kernel")
 def backend(name: str, bed: CephTestbed, **options: Any) -> Any:
     """A backend on the bed, as a new conductor has it; a skip if this machine cannot have it."""
     login = Login(bed.conf, bed.user, bed.keyring)
-    osdcounters.forget(login)  # other tests stop and restart OSDs: what they counted is another's
-    kind = registry.load(name)
+    network.forget(login)  # other tests stop and restart OSDs: what they counted is another's
+    kind = base.load(name)
     usable = kind.check()
     if not usable.ok:
         assert usable.reason
@@ -50,8 +50,8 @@ def whole_filesystem(bed: CephTestbed, folder: Path) -> Iterator[Path]:
     """The root of the bed's file system, mounted by another ceph-fuse than the suite's."""
     folder.mkdir(exist_ok=True)
     mine = Login(bed.conf, bed.user, bed.keyring)
-    argv = clients.fuse_argv(mine, bed.filesystem, "/", str(folder), "ceph-fuse", {})
-    clients.start_fuse(argv, folder)
+    argv = mounts.fuse_argv(mine, bed.filesystem, "/", str(folder), "ceph-fuse", {})
+    mounts.start_fuse(argv, folder)
     try:
         yield folder
     finally:
@@ -64,7 +64,7 @@ def names_in(bed: CephTestbed, folder: Path) -> list[str]:
 
 
 def fuse_of(access: Access) -> list[int]:
-    return fuse.processes(registry.load("cephfs-fuse").argv(access.details))  # type: ignore[attr-defined]
+    return fuse.processes(base.load("cephfs-fuse").argv(access.details))  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph.bindings import login
+from fsmatrix.backends.ceph.bindings import librados
 from fsmatrix.backends.ceph.places import trees
 from fsmatrix.backends.daos import containers
 from fsmatrix.backends.daos.state import engines
@@ -56,7 +56,7 @@ def context(tmp_path: Path) -> Iterator[ProvisionContext]:
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorter deadlines, for a cluster that does not answer at all."""
-    monkeypatch.setattr(login, "TIMEOUT", 2.0)
+    monkeypatch.setattr(librados, "TIMEOUT", 2.0)
     monkeypatch.setattr(trees, "TIMEOUT", 2.0)
     monkeypatch.setattr(trees, "QUIET", 3.0)
     monkeypatch.setattr(fuse, "LOOK", 2.0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import registry
+from fsmatrix.backends import base
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.dfs import DaosDfs
 from fsmatrix.backends.daos.tools import tool as daos_tool
@@ -76,7 +76,7 @@ class Standin:
 
 
 def daos(**options: Any) -> DaosDfs:
-    kind = registry.load("daos-dfs")
+    kind = base.load("daos-dfs")
     pool = {} if "levels" in options else {"pool": "bench"}
     backend = kind(kind.Options(**pool | options))
     assert isinstance(backend, DaosDfs)

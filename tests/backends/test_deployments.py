@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.base import Backend, ProvisionContext
+from fsmatrix.backends.base import BACKENDS, Backend, ProvisionContext
 from fsmatrix.backends.ceph import deployment as ceph
-from fsmatrix.backends.ceph.state import hardware
+from fsmatrix.backends.ceph.state.facts import of_osds
 from fsmatrix.backends.daos import deployment as daos
 from fsmatrix.backends.local import deployment as local
-from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.results.evidence import deployment as d
 from fsmatrix.results.evidence.deployment import NAMES
 from tests.backends.daos_standin import Standin
@@ -278,17 +277,17 @@ def osd(host: str, **facts: str) -> dict[str, Any]:
     ],
 )
 def test_media_of_osds(facts: dict[str, str], media: str, metadata_media: str) -> None:
-    told = hardware.of_osds([osd("a", **facts)], "here", 8)
+    told = of_osds([osd("a", **facts)], "here", 8)
     assert (told["media"], told["metadata_media"]) == (media, metadata_media)
 
 
 def test_memory_of_machines_counts_once_for_each() -> None:
     several = [osd("a"), osd("a"), osd("b", bluestore_bdev_type="ssd")]
-    told = hardware.of_osds(several, "a", 8)
+    told = of_osds(several, "a", 8)
     assert (told["memory"], told["cores"]) == (2 * GIB, None)
     assert told["media"] == "HDD + SSD"
-    assert hardware.of_osds(several[:2], "a", 8)["cores"] == 8  # all on this machine
-    assert hardware.of_osds([], "a", 8)["media"] == ""
+    assert of_osds(several[:2], "a", 8)["cores"] == 8  # all on this machine
+    assert of_osds([], "a", 8)["media"] == ""
 
 
 # -- DAOS --------------------------------------------------------------------------------------

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.access import DfsAccess, PathAccess, expect
-from fsmatrix.backends.ceph.bindings.errors import CephError, harmless
+from fsmatrix.backends.ceph.bindings.capi import CephError, harmless
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.journal.marker import marker_of, tag_in
-from fsmatrix.backends.journal.owned_dirs import new_folder
-from fsmatrix.backends.system.deadline import Overdue, within
+from fsmatrix.backends.journal.journal import Journal, new_folder
+from fsmatrix.backends.journal.tree import marker_of, tag_in
+from fsmatrix.backends.system.tools import Overdue, within
 
 
 def test_a_call_in_time_gives_its_result_or_its_own_error() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from tests.chaos.commands import Command
 from tests.chaos.place import Place

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fsmatrix.backends.journal import entries
+from fsmatrix.backends.journal.journal import read
 from fsmatrix.backends.system.mounts import Mount, mounts
 from fsmatrix.results.process import start_of
 from tests.chaos.commands import reap
@@ -134,7 +134,7 @@ def _left_in(store: Path) -> list[str]:
     """Images, pending journal entries, notes, locks, half-written files of a store."""
     found = [f"in state: {path.name}" for path in store.glob("state/*/*")]
     for journal in store.glob("journal/*.jsonl"):
-        found += [f"pending {entry.kind}" for entry in entries.read(journal).entries]
+        found += [f"pending {entry.kind}" for entry in read(journal).entries]
     found += [f"note {path.name}" for path in store.glob("journal/session-*")]
     found += [f"lock {path.name}" for path in store.glob("locks/*")]
     hidden = [path for path in store.rglob(".*") if path.is_file()]

@@ -14,7 +14,7 @@ from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.studies.io500.study import io500
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.formats.io500.score import GIB
-from fsmatrix.suite.importing.collection import collection
+from fsmatrix.suite.importing.recognise import collection
 from tests.analysis.campaigns import phase, record, write
 from tests.analysis.commands import call
 from tests.io500_submissions import DATA, scores, submission, summary, values

@@ -14,7 +14,7 @@ import pytest
 from fsmatrix.analysis.units import METRICS
 from fsmatrix.cli import completion
 from fsmatrix.results.files.store import Store
-from fsmatrix.suite.campaign.find import ready
+from fsmatrix.suite.campaign.settings import ready
 from tests.analysis import campaigns
 from tests.results import hostile
 from tests.waiting import PATIENCE

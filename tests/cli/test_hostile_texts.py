@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from fsmatrix.results.files.store import Store
-from fsmatrix.suite.campaign import find, yamlio
+from fsmatrix.suite.campaign import settings, yamlio
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.importing import recognise
-from fsmatrix.suite.importing.files import UnreadableError
-from fsmatrix.suite.importing.files import find as found_below
-from fsmatrix.suite.importing.files import read as read_text
+from fsmatrix.suite.importing.recognise import UnreadableError
+from fsmatrix.suite.importing.recognise import find as found_below
+from fsmatrix.suite.importing.recognise import read as read_text
 from fsmatrix.suite.workloads.dbench.loadfile import loadfile
 from fsmatrix.suite.workloads.fio.options import FioOptions
 from tests.results.hostile import record
@@ -35,7 +35,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_yaml_and_campaigns(path: Path) -> None:
-    for read in (yamlio.load, find.find):
+    for read in (yamlio.load, settings.find):
         with pytest.raises(CampaignError, match=r"given\.yaml"):
             read(path)
 

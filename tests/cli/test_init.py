@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.suite.campaign.find import find
+from fsmatrix.suite.campaign.settings import find
 from fsmatrix.suite.plan.plan import build_plan
 from fsmatrix.suite.plan.request import Request
 from tests.analysis.commands import call

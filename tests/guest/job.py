@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from fsmatrix.backends import registry
+from fsmatrix.backends import base
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.places import trees
 from fsmatrix.backends.journal.journal import Journal
@@ -69,7 +69,7 @@ def campaign(folder: Path, name: str, device: str) -> None:
 def life(name: str, options: dict[str, Any]) -> None:
     """Provision, mount, write, unmount, mount again, verify, take down."""
     Path("/dev/shm").mkdir(exist_ok=True)  # locks of nilfs_cleanerd: a tmpfs is under all /dev here
-    kind = registry.load(name.partition("+")[0])
+    kind = base.load(name.partition("+")[0])
     usable = kind.check()
     place = SCRATCH / name
     context = ProvisionContext("target", place / "state", Journal(place / "journal.jsonl"), "tag")

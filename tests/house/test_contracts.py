@@ -19,27 +19,22 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.base import Backend
-from fsmatrix.backends.journal.kinds import KINDS, Kind
-from fsmatrix.backends.journal.proof import LeftAlone
-from fsmatrix.backends.registry import BACKENDS
+from fsmatrix.backends.base import BACKENDS, Backend
+from fsmatrix.backends.journal.proof import KINDS, Kind, LeftAlone
 from fsmatrix.results.audits import AUDITS, run_audits
 from fsmatrix.results.audits.base import Audit
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.currentjob import NO_JOB
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.run.runfile import read_run, write_run
-from fsmatrix.results.formats.base import ParseError
-from fsmatrix.results.formats.registry import FORMATS, matching
+from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.formats.base import FORMATS, ParseError, matching
 from fsmatrix.results.record import SEVERITIES, RunRecord
 from fsmatrix.slurm.scheduler import SCHEDULERS, BatchJob, Scheduler
 from fsmatrix.suite.engines.base import Engine, EngineError, EngineKind
 from fsmatrix.suite.launchers.base import Launcher
 from fsmatrix.suite.registry import ENGINES, LAUNCHERS, WORKLOADS
 from fsmatrix.suite.workloads.base import Workload
-from fsmatrix.traces.importing.base import Importer
-from fsmatrix.traces.importing.importing import import_traces
-from fsmatrix.traces.importing.registry import IMPORTERS
+from fsmatrix.traces.importing.base import IMPORTERS, Importer, import_traces
 from tests.results import audit_records, hostile
 from tests.waiting import PATIENCE
 

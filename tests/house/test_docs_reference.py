@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.registry import BACKENDS
+from fsmatrix.backends.base import BACKENDS
 from fsmatrix.suite.campaign.campaign import Campaign
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import Site, SiteFile, load_site, load_user
 from fsmatrix.suite.campaign.yamlio import Tree, parse
-from fsmatrix.suite.plan.installation import Installation
-from fsmatrix.suite.plan.plan import Plan, Request, build_plan
+from fsmatrix.suite.plan.plan import Installation, Plan, Request, build_plan
 from fsmatrix.suite.registry import WORKLOADS
 from tests.waiting import PATIENCE
 

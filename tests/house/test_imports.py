@@ -33,9 +33,7 @@ RANK_MODULES = (
     "backends/player/player.py",
     "backends/player/python",
     "backends/player/content.py",
-    "backends/player/mixing.py",
     "traces/model.py",
-    "traces/files.py",
     "traces/generators",
 )
 CONDUCTOR_SIDE = "client"  # the folder of suite/session that ranks do not import

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from fsmatrix.results.formats import mdtest
 from fsmatrix.results.formats.base import Parsed
-from fsmatrix.results.metrics import window
-from fsmatrix.results.record import Phase
+from fsmatrix.results.record import Phase, window
 
 DATA = Path(__file__).parents[1] / "data" / "mdtest"
 TEXTS = {path.stem: path.read_text() for path in DATA.glob("*.txt") if "help" not in path.stem}

@@ -16,11 +16,18 @@ from fsmatrix.results import iterations
 from fsmatrix.results.case import Case
 from fsmatrix.results.files.campaign import campaignread, merge
 from fsmatrix.results.files.campaign.campaignfile import CampaignWriter
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5.schema import DamagedFileError, ForeignFileError, NewerSchemaError
 from fsmatrix.results.files.run.runfile import read_run, write_run
-from fsmatrix.results.formats.base import Format, Note, Parsed, totals
-from fsmatrix.results.formats.registry import KnownFormat, matching, recognise
+from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.formats.base import (
+    Format,
+    KnownFormat,
+    Note,
+    Parsed,
+    matching,
+    recognise,
+    totals,
+)
 from fsmatrix.results.histogram import BINS
 from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
 from fsmatrix.suite.importing.imported import ContradictionError, Source, case_id, records

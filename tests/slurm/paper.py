@@ -21,8 +21,7 @@ from fsmatrix.slurm.submission.submitting import Submitter
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree
-from fsmatrix.suite.plan.installation import Installation
-from fsmatrix.suite.plan.plan import Plan, Request, build_plan
+from fsmatrix.suite.plan.plan import Installation, Plan, Request, build_plan
 
 CAMPAIGN = """
 campaign: two

@@ -14,8 +14,7 @@ import pytest
 from fsmatrix.slurm.scheduler import BatchJob, Scheduler
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree
-from fsmatrix.suite.plan.installation import Installation
-from fsmatrix.suite.plan.plan import Request, build_plan
+from fsmatrix.suite.plan.plan import Installation, Request, build_plan
 from tests.suite import acme
 
 ROOT = Path(__file__).parents[2]

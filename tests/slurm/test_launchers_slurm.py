@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from fsmatrix.results.case import Geometry
-from fsmatrix.slurm.nodes import allocation, counts
+from fsmatrix.slurm.slurm import allocation, counts
 from fsmatrix.slurm.testbed.testbed import SlurmTestbed, SlurmTestbedOptions, down, missing, up
-from fsmatrix.suite.launchers import library
+from fsmatrix.suite.launchers import mpirun
 from fsmatrix.suite.launchers.allocation import Allocation
 from fsmatrix.suite.launchers.base import LauncherError, Probe, find_library
 from fsmatrix.suite.launchers.mpirun import Mpirun
@@ -176,27 +176,27 @@ def test_an_allocation_that_cannot_be_read_is_an_error(
 @pytest.mark.parametrize(
     ("path", "family"),
     [
-        (OPEN_MPI, library.OPEN_MPI),
-        (MPICH, library.MPICH),
+        (OPEN_MPI, mpirun.OPEN_MPI),
+        (MPICH, mpirun.MPICH),
         ("", ""),
-        ("/usr/lib/libmpich.so.12", library.MPICH),
-        ("/opt/lib/libmpi.so", library.OPEN_MPI),
+        ("/usr/lib/libmpich.so.12", mpirun.MPICH),
+        ("/opt/lib/libmpi.so", mpirun.OPEN_MPI),
     ],
 )
 def test_families_of_libraries(path: str, family: str) -> None:
-    assert library.family(path) == family
+    assert mpirun.family(path) == family
 
 
 def test_a_library_of_the_right_name_needs_no_link(tmp_path: Path) -> None:
     """Its own folder is on every node; the scratch folder is on one."""
-    env = library.environment(MPICH, str(tmp_path))
+    env = mpirun.environment(MPICH, str(tmp_path))
     assert env["LD_LIBRARY_PATH"].split(":")[0] == "/opt/lib"
-    library.prepare(MPICH, str(tmp_path))
+    mpirun.prepare(MPICH, str(tmp_path))
     assert list(tmp_path.iterdir()) == []
     other = "/usr/lib/libmpich.so.12"
-    assert library.environment(other, str(tmp_path))["LD_LIBRARY_PATH"].startswith(str(tmp_path))
-    library.prepare(other, str(tmp_path))
-    assert str((tmp_path / library.MPICH_NAME).readlink()) == other
+    assert mpirun.environment(other, str(tmp_path))["LD_LIBRARY_PATH"].startswith(str(tmp_path))
+    mpirun.prepare(other, str(tmp_path))
+    assert str((tmp_path / mpirun.MPICH_NAME).readlink()) == other
 
 
 # Real allocations

@@ -12,14 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsmatrix.slurm.scheduler import BatchJob
-from fsmatrix.slurm.script import sbatch_word, script_text, time_text
-from fsmatrix.slurm.slurm import Slurm
+from fsmatrix.slurm.slurm import Slurm, sbatch_word, script_text, time_text
 from fsmatrix.slurm.submission import submitting
 from fsmatrix.slurm.submission.submitting import Submitter
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.yamlio import Tree
-from fsmatrix.suite.plan.installation import Installation
-from fsmatrix.suite.plan.plan import Plan, build_plan
+from fsmatrix.suite.plan.plan import Installation, Plan, build_plan
 
 DATA = Path(__file__).parent.parent / "data" / "slurm"
 SITES = ("plain", "cray", "conda", "apptainer")
@@ -49,7 +47,9 @@ def planned(site: Path | None, **changes: str) -> Plan:
 
 def scripts(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
     monkeypatch.setattr(submitting.files, "new_token", lambda: "0a1b2c3d")
-    monkeypatch.setattr("fsmatrix.slurm.submission.jobs.sys.executable", "/opt/fsmatrix/bin/python")
+    monkeypatch.setattr(
+        "fsmatrix.slurm.submission.submitting.sys.executable", "/opt/fsmatrix/bin/python"
+    )
     return dict(Submitter(Slurm()).rehearse(plan, Path("/scratch/me/out"), Path("/home/me")))
 
 

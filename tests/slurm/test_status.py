@@ -12,7 +12,7 @@ from fsmatrix.cli import terminal
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import Finding
 from fsmatrix.slurm.submission import status as looking
-from fsmatrix.slurm.submission import stored, submission
+from fsmatrix.slurm.submission import stored, submission, submitting
 from fsmatrix.slurm.submission.division import JOB_SECONDS, divide
 from tests.slurm.paper import Paper, _submission, carry_out, planned, submit
 
@@ -138,21 +138,20 @@ def test_times_are_the_medians_of_runs_from_all_over_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 12 runs every third is looked at, not only the first."""
-    from fsmatrix.slurm.submission import timing
 
     seen: list[Path] = []
-    monkeypatch.setattr(timing, "LOOKED_AT", 4)
-    monkeypatch.setattr(timing, "read_duration", lambda path: seen.append(path))
+    monkeypatch.setattr(submitting, "LOOKED_AT", 4)
+    monkeypatch.setattr(submitting, "read_duration", lambda path: seen.append(path))
     store = type("Stored", (), {"files": lambda _: [Path(f"{i:02d}-r0-a1") for i in range(12)]})()
     cases = [
         type("Planned", (), {"case": type("C", (), {"case_id": f"{i:02d}"})}) for i in range(12)
     ]
-    assert timing.speeds(store, type("Plan", (), {"cases": cases})()) == {}
+    assert submitting.speeds(store, type("Plan", (), {"cases": cases})()) == {}
     assert [path.name[:2] for path in seen] == ["00", "03", "06", "09"]
 
 
 def test_times_are_learned_from_finished_runs(tmp_path: Path) -> None:
-    from fsmatrix.slurm.submission.timing import speeds
+    from fsmatrix.slurm.submission.submitting import speeds
 
     out, plan = tmp_path / "out", planned()
     first = submit(Paper(), out, plan)

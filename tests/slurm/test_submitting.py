@@ -25,8 +25,7 @@ from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree
-from fsmatrix.suite.plan.installation import Installation
-from fsmatrix.suite.plan.plan import Plan, Request, build_plan
+from fsmatrix.suite.plan.plan import Installation, Plan, Request, build_plan
 from tests.slurm.paper import CAMPAIGN, Paper, _submission, carry_out, planned, submit
 
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system import packages
+from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import process
 from fsmatrix.backends.testbed.base import LEFT
 from fsmatrix.cli.testbeds import testbed as cli
@@ -158,7 +158,7 @@ def test_a_directory_with_something_in_it_is_refused_and_stays(place: Path) -> N
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(bed_module, "_PROGRAMS", ("no-such-slurmctld", "slurmctld", "slurmd"))
-    cure = packages.install("slurmctld", "slurmd", "libpmix.so")
+    cure = tools.install("slurmctld", "slurmd", "libpmix.so")
     words = f"no-such-slurmctld is missing: {cure}"
     with pytest.raises(BackendError, match=words):
         up(ONE, tmp_path / "bed")

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.ceph.bindings.cephfs import Cephfs
-from fsmatrix.backends.ceph.bindings.login import Login
-from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.journal.owned_dirs import PREFIX
+from fsmatrix.backends.ceph.bindings.librados import Login
+from fsmatrix.backends.journal.journal import PREFIX, Journal
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, status
 from fsmatrix.results.files.store import Store

@@ -10,8 +10,7 @@ from fsmatrix.results.case import Case, Geometry
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.engines.ior import read
 from fsmatrix.suite.workloads.base import Argv, Step
-from fsmatrix.suite.workloads.ior import Ior
-from fsmatrix.suite.workloads.ior.options import IorOptions
+from fsmatrix.suite.workloads.ior import Ior, IorOptions
 
 DATA = Path(__file__).parents[1] / "data" / "ior"
 MIB = 1 << 20

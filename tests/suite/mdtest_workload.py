@@ -10,8 +10,7 @@ from fsmatrix.results.case import Case, Geometry
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.engines.mdtest import read
 from fsmatrix.suite.workloads.base import Argv, Step
-from fsmatrix.suite.workloads.mdtest import Mdtest
-from fsmatrix.suite.workloads.mdtest.options import MdtestOptions
+from fsmatrix.suite.workloads.mdtest import Mdtest, MdtestOptions
 
 DATA = Path(__file__).parents[1] / "data" / "mdtest"
 PATH = PathAccess("directory", "t", path="/mnt/scratch")

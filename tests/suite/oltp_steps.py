@@ -18,8 +18,8 @@ import pytest
 
 from fsmatrix.backends.system import mounts
 from fsmatrix.suite.engines.postgresql import KIND
+from fsmatrix.suite.oltp.account import DATA, RESULT, SQLITE, SQLITE_DATA, TASK, Task
 from fsmatrix.suite.oltp.server import of_directory
-from fsmatrix.suite.oltp.task import DATA, RESULT, SQLITE, SQLITE_DATA, TASK, Task
 from fsmatrix.suite.session.programs import Finished
 from fsmatrix.suite.session.programs import run as run_program
 from tests.waiting import PATIENCE
@@ -157,7 +157,7 @@ def statements(path: Path, text: str) -> str:
     code = (
         "import sys; from pathlib import Path\n"
         "from fsmatrix.suite.oltp.__main__ import server_of\n"
-        "from fsmatrix.suite.oltp.task import Task\n"
+        "from fsmatrix.suite.oltp.account import Task\n"
         "folder = Path(sys.argv[1])\n"
         "server = server_of(Task.read(folder / 'task.json'), folder)\n"
         "server.start()\n"

@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from fsmatrix.backends.access import Access, DeviceAccess, PathAccess
 from fsmatrix.backends.base import Backend, BackendOptions, Evidence, Space, Usable
-from fsmatrix.backends.player.drivers import DRIVERS, Driver
+from fsmatrix.backends.player.ops import DRIVERS, Driver
 from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.registry import UnknownName
@@ -181,8 +181,7 @@ def text(body: str = "", head: str = HEAD) -> Source:
 
 def planned(body: str = "", head: str = HEAD, **more: Any) -> Any:
     """The plan of `text`, on a machine without site and user files."""
-    from fsmatrix.suite.plan.installation import Installation
-    from fsmatrix.suite.plan.plan import Request, build_plan
+    from fsmatrix.suite.plan.plan import Installation, Request, build_plan
 
     asked = {field.name for field in fields(Request)}
     request = Request(**{name: more.pop(name) for name in asked & more.keys()})

@@ -15,9 +15,9 @@ from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.registry import LAUNCHERS
 from fsmatrix.suite.run import provenance
+from fsmatrix.suite.run.assemble import Settings
 from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.run.spec import Settings
 from fsmatrix.suite.session.client.client import START_SECONDS, Session
 from fsmatrix.suite.session.messages import StepAnswer, StepCommand, in_rows
 from fsmatrix.suite.session.stopping import StopFlag

@@ -20,8 +20,7 @@ from fsmatrix.suite.engines.fio import KIND as FIO
 from fsmatrix.suite.launchers.mpiexec import Mpiexec
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.launchers.srun import Srun
-from fsmatrix.suite.oltp.account import Account
-from fsmatrix.suite.oltp.problems import OltpError
+from fsmatrix.suite.oltp.account import Account, OltpError
 from fsmatrix.suite.registry import ENGINES
 from fsmatrix.suite.session import programs
 from fsmatrix.traces.capture import program as capture
@@ -100,12 +99,12 @@ STARTS = re.compile(
     r"\bsubprocess\.(?:run|Popen|check_\w+|call)\(|\bos\.(?:exec|posix_spawn|popen|system)"
 )
 BY_PATH = {  # modules that start programs, by a path that `tools.find` or this Python gave
-    *("backends/ceph/places/trees.py", "backends/daos/bindings/folders.py"),
+    *("backends/ceph/places/trees.py", "backends/daos/bindings.py"),
     *("backends/daos/together.py", "traces/importing/darshan.py"),  # sys.executable
     *("backends/local/mounts/cleaner.py", "suite/oltp/server.py", "suite/oltp/clients.py"),
     *("backends/local/mounts/fuse.py", "backends/system/tools.py", "backends/testbed/process.py"),
     *("slurm/slurm.py", "suite/engines/base.py", "suite/launchers/agent.py"),
-    *("suite/launchers/base.py", "suite/oltp/loading.py", "suite/session/client/launched.py"),
+    *("suite/launchers/base.py", "suite/oltp/rows.py", "suite/session/client/client.py"),
     *("suite/session/players/apart.py", "suite/session/programs.py"),
     "traces/capture/program.py",
 }

@@ -6,12 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fsmatrix.results.formats.base import Format, Parsed, ParseError, totals
-from fsmatrix.results.formats.registry import DirectoryFormat, KnownFormat
-from fsmatrix.suite.importing.files import find
+from fsmatrix.results.formats.base import (
+    DirectoryFormat,
+    Format,
+    KnownFormat,
+    Parsed,
+    ParseError,
+    totals,
+)
 from fsmatrix.suite.importing.importing import Import, Outcome
 from fsmatrix.suite.importing.labels import labeller
-from fsmatrix.suite.importing.recognise import Formats
+from fsmatrix.suite.importing.recognise import Formats, find
 
 
 def tree(root: Path, texts: Mapping[str, str | bytes]) -> Path:

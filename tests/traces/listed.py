@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.traces.files import Files
-from fsmatrix.traces.model import COLUMNS, NOT_CAPTURED, UNKNOWN, Columns, Header
+from fsmatrix.traces.model import COLUMNS, NOT_CAPTURED, UNKNOWN, Columns, Files, Header
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.cli import main as cli
-from fsmatrix.traces.anonymise import Pseudonyms, anonymise
 from fsmatrix.traces.model import Header, Operation, Thread, TraceError
 from fsmatrix.traces.reader import opened
-from fsmatrix.traces.writer import writing
+from fsmatrix.traces.writer import Pseudonyms, anonymise, writing
 
 NAMES = (
     b"projectSaturn/merger.docx",

@@ -15,11 +15,12 @@ import pytest
 
 import fsmatrix.results
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.traces.generators.draws import Sizes, Zipf
-from fsmatrix.traces.generators.generated import Generated
 from fsmatrix.traces.generators.page_cache import (
     MOST_SCALE,
     NAMES,
+    Generated,
+    Sizes,
+    Zipf,
     covered_pages,
     generate,
     item_pages,

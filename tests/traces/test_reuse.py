@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsmatrix.results.evidence.trace import PageReuse
-from fsmatrix.traces.generators.draws import Zipf
+from fsmatrix.traces.generators.page_cache import Zipf
 from fsmatrix.traces.statistics import pages
-from fsmatrix.traces.statistics.pages import Pages
-from fsmatrix.traces.statistics.ranks import NEVER, distances, previous, smaller_before
+from fsmatrix.traces.statistics.pages import NEVER, Pages, distances, previous, smaller_before
 
 PAGE = 4096
 

@@ -15,7 +15,6 @@ import pytest
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results.evidence import stored
 from fsmatrix.results.evidence.trace import Frequent, Order, TraceStatistics
-from fsmatrix.traces.copying import copy
 from fsmatrix.traces.generators.page_cache import NAMES, generate
 from fsmatrix.traces.model import COLUMNS, UNKNOWN, Header
 from fsmatrix.traces.reader import opened
@@ -23,6 +22,7 @@ from fsmatrix.traces.statistics import spectrum, timeline
 from fsmatrix.traces.statistics.classes import DIRECTORY, NONE, OTHER, classes, extension
 from fsmatrix.traces.statistics.spectrum import Spectrum
 from fsmatrix.traces.statistics.survey import survey
+from fsmatrix.traces.writer import copy
 from tests import peak
 from tests.traces.listed import Listed, listed
 from tests.traces.test_page_cache_generators import PRINTED

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.backends.player.ops import Kind
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.traces.model import BLOCK, COLUMNS, UNKNOWN, Header, Operation, Thread, TraceError
 from fsmatrix.traces.reader import opened
 from fsmatrix.traces.writer import Handles, TraceWriter, writing

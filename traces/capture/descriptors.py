@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from fsmatrix.traces.capture.arguments import AT_FDCWD, at, descriptor, name, number, split
 from fsmatrix.traces.capture.processes import Folder, OpenFile, Task
 from fsmatrix.traces.capture.system import System, failed
-from fsmatrix.traces.capture.text import Call
+from fsmatrix.traces.capture.text import AT_FDCWD, Call, at, descriptor, name, number, split
 from fsmatrix.traces.capture.transfers import Handler
-from fsmatrix.traces.roots import normal
+from fsmatrix.traces.model import normal
 
 FORKS = frozenset(("fork", "vfork", "clone", "clone3"))
 _ALL = 1 << 32  # close_range to the last descriptor

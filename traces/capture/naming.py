@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.traces.capture.arguments import AT_FDCWD, at, descriptor, facts, name, offset, split
 from fsmatrix.traces.capture.processes import Task
 from fsmatrix.traces.capture.system import System, failed, learn
-from fsmatrix.traces.capture.text import Call
+from fsmatrix.traces.capture.text import AT_FDCWD, Call, at, descriptor, facts, name, offset, split
 from fsmatrix.traces.capture.transfers import Handler
 from fsmatrix.traces.model import NOT_CAPTURED, Operation
 

@@ -5,21 +5,11 @@ from __future__ import annotations
 import re
 
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.traces.capture.arguments import (
-    AT_FDCWD,
-    at,
-    descriptor,
-    flags,
-    name,
-    split,
-    stated,
-)
 from fsmatrix.traces.capture.processes import OpenFile, Task
 from fsmatrix.traces.capture.system import System, failed, learn
-from fsmatrix.traces.capture.text import Call
+from fsmatrix.traces.capture.text import AT_FDCWD, Call, at, descriptor, flags, name, split, stated
 from fsmatrix.traces.capture.transfers import Handler
-from fsmatrix.traces.model import Operation
-from fsmatrix.traces.roots import normal
+from fsmatrix.traces.model import Operation, normal
 
 _OPEN_FLAGS = (
     (b"O_DIRECT", Flag.DIRECT),

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fsmatrix.backends.errors import ToolError
-from fsmatrix.backends.system import packages, tools
+from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.traces.capture import snapshot, strace
-from fsmatrix.traces.roots import Roots
+from fsmatrix.traces.model import Roots
 from fsmatrix.traces.writer import writing
 
 STRACE = "strace"
@@ -29,7 +29,7 @@ _SIGNALLED = 128  # and the signal's number: what shells give
 @functools.cache
 def options() -> tuple[str, ...]:
     """The words for the strace of this machine.  ToolError: there is none, or it may not trace."""
-    if reason := packages.missing(STRACE):
+    if reason := tools.missing(STRACE):
         raise ToolError(reason)
     calls = "trace=" + ",".join(f"?{name}" for name in strace.NAMES)
     # -s 0: no data is written down; paths are whole nevertheless
@@ -87,7 +87,7 @@ def run(command: Sequence[str], text: Path, to_stderr: bool = False) -> int:
     """
     program = tools.find(STRACE)
     if program is None or not options():
-        raise ToolError(packages.lacking(STRACE))
+        raise ToolError(tools.lacking(STRACE))
     found = tools.find(command[0]) if command else None
     if found is None:
         name = command[0] if command else "the command"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system.workfolder import work_folder
-from fsmatrix.results.files import asides
+from fsmatrix.results.files import atomic_write
 from fsmatrix.traces.capture import program
 from fsmatrix.traces.capture.text import HEADER
 
@@ -47,8 +47,8 @@ def run(command: Sequence[str], roots: Sequence[Path], folder: Path) -> int:
         }
         status = program.run(command, text)
         with (
-            asides.naming(path),
-            asides.replacing(path) as aside,
+            atomic_write.naming(path),
+            atomic_write.replacing(path) as aside,
             text.open("rb") as source,
             aside.open("xb") as target,
         ):

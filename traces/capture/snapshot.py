@@ -6,7 +6,7 @@ import os
 import stat
 
 from fsmatrix.traces.capture.files import DIRECTORY, LOOSE, Sizes
-from fsmatrix.traces.roots import Roots
+from fsmatrix.traces.model import Roots
 
 MOST_FILES = 1_000_000
 

@@ -11,12 +11,19 @@ from typing import Any
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.traces.capture import descriptors, naming, opening, transfers, unseen
 from fsmatrix.traces.capture.files import Files, Sizes
-from fsmatrix.traces.capture.stamps import ELAPSED, SECONDS, Malformed, OtherFormError
 from fsmatrix.traces.capture.system import System
-from fsmatrix.traces.capture.text import Call, Event, Text, What
+from fsmatrix.traces.capture.text import (
+    ELAPSED,
+    SECONDS,
+    Call,
+    Event,
+    Malformed,
+    OtherFormError,
+    Text,
+    What,
+)
 from fsmatrix.traces.capture.transfers import Handler
-from fsmatrix.traces.model import NO_TIMES, Header, TraceError
-from fsmatrix.traces.roots import Roots
+from fsmatrix.traces.model import NO_TIMES, Header, Roots, TraceError
 from fsmatrix.traces.writer import TraceWriter
 
 SOURCE = "strace"

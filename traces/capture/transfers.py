@@ -7,12 +7,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.traces.capture.arguments import at, descriptor, first_of, number, split, vector
-from fsmatrix.traces.capture.arguments import offset as offset_of
 from fsmatrix.traces.capture.processes import OpenFile, Task
-from fsmatrix.traces.capture.stamps import Malformed
 from fsmatrix.traces.capture.system import System, failed, outcome
-from fsmatrix.traces.capture.text import Call
+from fsmatrix.traces.capture.text import (
+    Call,
+    Malformed,
+    at,
+    descriptor,
+    first_of,
+    number,
+    split,
+    vector,
+)
+from fsmatrix.traces.capture.text import offset as offset_of
 from fsmatrix.traces.model import MOST_OFFSET, NOT_CAPTURED, Operation
 
 MOST_ONCE = 0x7FFFF000  # bytes; Linux moves no more in one call

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.traces.capture.arguments import AT_FDCWD, descriptor, split
-from fsmatrix.traces.capture.arguments import name as path_of
 from fsmatrix.traces.capture.processes import Task
 from fsmatrix.traces.capture.system import System, failed
-from fsmatrix.traces.capture.text import Call
-from fsmatrix.traces.model import NOT_CAPTURED, Operation, name_problem
-from fsmatrix.traces.roots import normal
+from fsmatrix.traces.capture.text import AT_FDCWD, Call, descriptor, split
+from fsmatrix.traces.capture.text import name as path_of
+from fsmatrix.traces.model import NOT_CAPTURED, Operation, name_problem, normal
 
 # What of a call may be below the roots: (argument with a descriptor, argument with a path); None:
 # there is no such argument.

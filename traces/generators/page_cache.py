@@ -7,18 +7,223 @@ printed is chosen here, and said with each function.
 from __future__ import annotations
 
 import bisect
+import csv
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from fsmatrix.backends.player.mixing import Integers, mix, permuted, salt
-from fsmatrix.backends.player.ops import Kind
-from fsmatrix.traces.files import Files
-from fsmatrix.traces.generators.draws import Sizes, Zipf, uniform
-from fsmatrix.traces.generators.generated import Generated, Make
-from fsmatrix.traces.generators.published import Published, published
-from fsmatrix.traces.model import PAGE, Columns, Header
+import fsmatrix.results
+from fsmatrix.backends.player.ops import Flag, Integers, Kind, drawn, mix, permuted, salt
+from fsmatrix.traces.model import BLOCK, COLUMNS, NOT_CAPTURED, PAGE, Columns, Files, Header
+
+# Draws that depend on their index alone: uniform, Zipfian, and sizes of a given mean.
+#
+# Positions of the same trace agree on one machine and numpy; another library of logarithms may
+# round one draw in 10^8 to a neighbour.
+
+
+Reals = npt.NDArray[np.float64]
+_DIGITS = 1 << 53
+_BINS = 200_000  # of ranks, for sums over all of them; those below about 10^4 are exact
+
+
+def uniform(index: Integers, key: int) -> Reals:
+    """Independent draws from [0, 1), one for each index."""
+    return drawn(index, _DIGITS, key) / _DIGITS
+
+
+@dataclass(frozen=True)
+class Zipf:
+    """P(rank k) ~ k^-exponent, k = 1 ... n; exponent other than 1.
+
+    Drawn by rejection-inversion (Hörmann and Derflinger, ACM TOMACS 6(3), 1996): exact, and
+    without a table of n entries.
+    """
+
+    n: int
+    exponent: float
+
+    def ranks(self, index: Integers, key: int) -> Integers:
+        """A rank for each index; the most frequent one is 0."""
+        lowest, highest = float(self._area(np.array(1.5))) - 1, float(self._area(self.n + 0.5))
+        # below this distance from a rank every draw is accepted
+        near = 2 - float(self._position(self._area(np.array(2.5)) - 2.0**-self.exponent))
+        ranks = np.ones(len(index), dtype=np.int64)
+        open_, turn = np.arange(len(index)), 0
+        while len(open_):
+            area = highest + uniform(index[open_], mix(key, turn)) * (lowest - highest)
+            at = self._position(area)
+            rank = np.clip(np.floor(at + 0.5), 1, self.n)
+            taken = (rank - at <= near) | (area >= self._area(rank + 0.5) - rank**-self.exponent)
+            ranks[open_[taken]] = rank[taken]
+            open_, turn = open_[~taken], turn + 1
+        return ranks - 1
+
+    def untouched(self, draws: int) -> float:
+        """Expected share of the n ranks that `draws` draws leave out."""
+        edges = np.unique(np.rint(np.geomspace(1, self.n + 1, _BINS)))
+        width, middle = np.diff(edges), (edges[:-1] + edges[1:] - 1) / 2
+        weight = middle**-self.exponent
+        share = weight / (weight @ width)
+        return float(np.exp(draws * np.log1p(-np.minimum(share, 1 - 1e-12))) @ width / self.n)
+
+    def _area(self, x: Reals | float) -> Reals:
+        """Integral of t^-exponent from 1 to x."""
+        power = 1 - self.exponent
+        return np.asarray(np.expm1(power * np.log(x)) / power)
+
+    def _position(self, area: Reals) -> Reals:
+        """The x that has this area."""
+        power = 1 - self.exponent
+        return np.asarray(np.exp(np.log1p(power * area) / power))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """n whole numbers from least to most, most of them small, with a given sum.
+
+    The n quantiles 0, 1/(n-1), ... 1 of a bounded Pareto distribution, each once and in random
+    order: least, most and mean are those wanted for every n, which independent draws of so heavy
+    a tail are not (for 57 bytes of up to 1 MB: 1 % off with 2e7 draws, 12 % with 2e5).
+    """
+
+    n: int
+    least: int
+    most: int
+    mean: float
+
+    def of(self, index: Integers, key: int) -> Integers:
+        """Sizes of operations 0 ... n-1."""
+        share = permuted(index, self.n, key) / max(self.n - 1, 1)
+        shape = _shape(self)
+        left = 1 - share + share * (self.least / self.most) ** shape
+        sizes = self.least * left ** (-1 / shape)
+        whole: Integers = np.minimum(sizes * (1 + 1e-12), self.most).astype(np.int64)
+        return whole
+
+
+@lru_cache(maxsize=16)
+def _shape(sizes: Sizes) -> float:
+    """Shape of the Pareto distribution whose quantiles have the mean, by bisection.
+
+    The sum of whole numbers is the sum, over s, of how many are s or more.
+    """
+    logs = np.log(np.arange(sizes.least + 1, sizes.most + 1) / sizes.least)
+    low, high = 1e-3, 16.0
+    for _ in range(28):
+        shape = (low + high) / 2
+        share = np.expm1(-shape * logs) / np.expm1(-shape * logs[-1]) if len(logs) else logs
+        above = sizes.n - np.ceil(share * (sizes.n - 1))
+        mean = sizes.least + float(above.sum()) / sizes.n
+        low, high = (shape, high) if mean > sizes.mean else (low, shape)
+    return high
+
+
+# A trace that is made, not captured: every operation follows from its position alone.
+
+
+Make = Callable[[Integers], Columns]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """As model.Operations.  Any block can be made without those before it.
+
+    Each slot is opened by its thread first (position = slot) and closed at the end; between
+    stand the reads and writes, which `make` gives for their numbers (0, 1, ...): columns kind,
+    slot, offset and size.  Thread t has slot t.
+    """
+
+    header: Header
+    files: Files
+    slots: npt.NDArray[np.uint32]
+    threads: npt.NDArray[np.uint64]
+    transfers: int  # reads and writes
+    read_only: bool
+    make: Make
+
+    @property
+    def operations(self) -> int:
+        """Opens, transfers and closes."""
+        return self.transfers + 2 * len(self.slots)
+
+    def blocks(
+        self,
+        columns: Sequence[str] = tuple(COLUMNS),
+        first: int = 0,
+        stop: int | None = None,
+        block: int = BLOCK,
+    ) -> Iterator[Columns]:
+        """Operations first, first + 1, ... stop - 1, `block` of them at a time."""
+        stop = self.operations if stop is None else min(stop, self.operations)
+        for begin in range(first, stop, block):
+            whole = self._block(begin, min(begin + block, stop))
+            yield {name: whole[name] for name in columns}
+
+    def _block(self, begin: int, end: int) -> dict[str, npt.NDArray[np.generic]]:
+        slots, count = len(self.slots), end - begin
+        values = {name: np.zeros(count, dtype) for name, dtype in COLUMNS.items()}
+        position = np.arange(begin, end, dtype=np.int64)
+        opens, closes = position < slots, position >= slots + self.transfers
+        made = self.make(position[~(opens | closes)] - slots)
+        for name, numbers in made.items():
+            values[name][~(opens | closes)] = numbers
+        values["kind"][opens] = Kind.OPEN
+        values["flags"][opens] = Flag.READ_ONLY if self.read_only else 0
+        values["slot"][opens] = position[opens]
+        values["kind"][closes] = Kind.CLOSE
+        values["slot"][closes] = position[closes] - slots - self.transfers
+        values["thread"][:] = values["slot"]
+        values["time"][:] = position  # only the order means something
+        values["latency"][:] = NOT_CAPTURED
+        values["result"][:] = values["size"]  # all of it is there
+        return values
+
+
+# The published workloads in numbers: results/published/page-cache-workloads.csv, by workload.
+
+
+TABLE = Path(fsmatrix.results.__file__).parent / "published" / "page-cache-workloads.csv"
+EVERY = "all"  # workload of what holds for each
+
+
+@dataclass(frozen=True)
+class Published:
+    """Quantities of one workload: counts of operations and pages, bytes of a request."""
+
+    values: Mapping[str, float]
+    doubts: Mapping[str, str]  # quantity -> "guess" or "assumed", and why
+
+    def __getitem__(self, quantity: str) -> float:
+        return self.values[quantity]
+
+    def count(self, quantity: str, scale: float = 1.0) -> int:
+        """A number of operations, pages, items at a scale; at least 1, 0 if there are none."""
+        value = self.values.get(quantity, 0)
+        return max(1, round(value * scale)) if value else 0
+
+
+@cache
+def published(workload: str) -> Published:
+    """KeyError for a workload that is not in the table."""
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["workload"] in (workload, EVERY)]
+    if all(row["workload"] == EVERY for row in rows):
+        raise KeyError(workload)
+    return Published(
+        {row["quantity"]: float(row["value"]) for row in rows},
+        {
+            row["quantity"]: f"{row['restored']}: {row['note']}"
+            for row in rows
+            if row["restored"] in ("guess", "assumed")
+        },
+    )
+
 
 MOST_SCALE = 100.0  # 4e9 operations; products of items and pages stay below 2^63
 

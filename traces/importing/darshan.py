@@ -23,9 +23,9 @@ import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.traces.importing.base import Importer, Malformed, Unseen, extent, head, single
+from fsmatrix.traces.importing.dbench import Names
 from fsmatrix.traces.importing.dxt import MODULES, SEGMENT
 from fsmatrix.traces.importing.files import Files, Handle
-from fsmatrix.traces.importing.names import Names
 from fsmatrix.traces.model import MOST_OFFSET, Header, Operation, Thread, TraceError
 from fsmatrix.traces.writer import TraceWriter
 

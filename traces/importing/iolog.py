@@ -28,8 +28,8 @@ from fsmatrix.traces.importing.base import (
     number,
     shown,
 )
+from fsmatrix.traces.importing.dbench import Names
 from fsmatrix.traces.importing.files import Files, Handle
-from fsmatrix.traces.importing.names import Names
 from fsmatrix.traces.model import NO_TIMES, Header, Operation, Thread
 from fsmatrix.traces.writer import TraceWriter
 

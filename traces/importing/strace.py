@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fsmatrix.traces.capture import strace
-from fsmatrix.traces.capture.stamps import START
+from fsmatrix.traces.capture.text import START
 from fsmatrix.traces.importing.base import Importer
 from fsmatrix.traces.model import Header
 from fsmatrix.traces.writer import TraceWriter

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.backends.player.mixing import Integers
-from fsmatrix.backends.player.ops import Kind
+from fsmatrix.backends.player.ops import Integers, Kind
 from fsmatrix.results.evidence.trace import FileClass
-from fsmatrix.traces.files import Files
+from fsmatrix.traces.model import Files
 
 DIRECTORY, NONE, OTHER = "directories", "no extension", "others"
 MOST = 200  # classes; the extensions of fewest files are OTHER

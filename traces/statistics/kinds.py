@@ -7,8 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.backends.player.mixing import Integers
-from fsmatrix.backends.player.ops import DATA_KINDS, Kind
+from fsmatrix.backends.player.ops import DATA_KINDS, Integers, Kind
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.trace import KindStatistics, Latencies
 from fsmatrix.traces.model import UNKNOWN, Columns

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.backends.player.mixing import Integers
-from fsmatrix.backends.player.ops import Kind
+from fsmatrix.backends.player.ops import Integers, Kind
 from fsmatrix.results.evidence.trace import Order
 
 FRESH = -1  # end of a slot on which nothing was done since it was opened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fsmatrix.backends.player.mixing import Integers
+from fsmatrix.backends.player.ops import Integers
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.trace import Frequent, Sizes
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.backends.player.mixing import Integers, scrambled
-from fsmatrix.backends.player.ops import Kind
+from fsmatrix.backends.player.ops import Integers, Kind, scrambled
 from fsmatrix.results.evidence.trace import Band, Windows
-from fsmatrix.traces.files import Files
-from fsmatrix.traces.model import PAGE, Operations
+from fsmatrix.traces.model import PAGE, Files, Operations
 from fsmatrix.traces.statistics.classes import Classes
 
 MOST = 96

@@ -25,8 +25,9 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.roles import Key
-from fsmatrix.analysis.data.study import Study, Values, ratio_of, study
+from fsmatrix.analysis.data.study import Study, ratio_of, study
 from fsmatrix.analysis.questions.bottleneck import chart, usage
 from fsmatrix.analysis.questions.bottleneck.result import (
     AXES,
@@ -41,7 +42,7 @@ from fsmatrix.analysis.questions.bottleneck.result import (
 )
 from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.analysis.units import Level, Unit
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 
 STOPPED = 0.10  # growth of a step below which it has stopped
 IMPOSSIBLE = 1.05  # share above which the limit or the counter is wrong: no evidence

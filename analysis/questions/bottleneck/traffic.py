@@ -17,19 +17,19 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.roles import Key, level_text
-from fsmatrix.analysis.data.study import Study, Values, study
+from fsmatrix.analysis.data.study import Study, study
 from fsmatrix.analysis.questions.bottleneck import usage
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_runs
 from fsmatrix.analysis.units import Level, Unit
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.run.recordcheck import NONSENSE
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
-from fsmatrix.results.metrics import window
-from fsmatrix.results.record import RunRecord
+from fsmatrix.results.record import RunRecord, window
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:

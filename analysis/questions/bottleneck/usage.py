@@ -20,8 +20,8 @@ from fsmatrix.analysis.data.columns import coded, combined
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.study import Study
 from fsmatrix.results.files.campaign.usage import COLUMNS, Usage, of_phase
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.run import recordcheck
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
 

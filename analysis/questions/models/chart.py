@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.roles import Key, same
-from fsmatrix.analysis.data.study import Values
 from fsmatrix.analysis.draw import drawing
-from fsmatrix.analysis.questions.models.fits import Fits, chunk_text, panel_key
-from fsmatrix.analysis.questions.models.model import Model
+from fsmatrix.analysis.questions.models.model import Fits, Model, chunk_text, panel_key
 from fsmatrix.analysis.questions.models.result import Models
 from fsmatrix.analysis.stats.estimates.medians import LEVEL
 

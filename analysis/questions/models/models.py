@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import xarray as xr
 
 from fsmatrix.analysis.questions.models import chart
-from fsmatrix.analysis.questions.models.fits import fits
+from fsmatrix.analysis.questions.models.model import fits
 from fsmatrix.analysis.questions.models.result import Models
 from fsmatrix.analysis.units import Level, Unit
 

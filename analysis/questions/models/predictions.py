@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import xarray as xr
 
 from fsmatrix.analysis.data.study import Study
-from fsmatrix.analysis.questions.models.fits import chunk_text
-from fsmatrix.analysis.questions.models.model import Prediction
+from fsmatrix.analysis.questions.models.model import Prediction, chunk_text
 from fsmatrix.analysis.questions.models.result import Models
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.units import Level, text

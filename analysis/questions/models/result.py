@@ -13,9 +13,16 @@ import xarray as xr
 
 from fsmatrix.analysis.data.roles import Key, same
 from fsmatrix.analysis.data.study import study
-from fsmatrix.analysis.questions.models.fits import Fits, check, chunk_text, unfit
 from fsmatrix.analysis.questions.models.forms import FORMS
-from fsmatrix.analysis.questions.models.model import Check, Model, Prediction
+from fsmatrix.analysis.questions.models.model import (
+    Check,
+    Fits,
+    Model,
+    Prediction,
+    check,
+    chunk_text,
+    unfit,
+)
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.medians import LEVEL
 from fsmatrix.analysis.units import Level, Unit, text

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ import scipy
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Groups = npt.NDArray[np.int64]
+T = TypeVar("T", np.float64, np.int64)
 Kind = Literal["interval", "range", "one session", "none"]
 LEVEL = 0.95
 FAR_TIMES = 2.0  # a value this many times the median of the others, or its share, may be far off
@@ -227,9 +228,9 @@ def of_cells(
     cell = cells[groups]
     runs = np.bincount(cell[~np.isnan(values)], minlength=size).tolist()
     kept, middle = per_group(values, groups)
-    reduced = _split(middle, cells[kept], size)
+    reduced = split(middle, cells[kept], size)
     alone = any(means.size == 1 for means in reduced)  # then the interval is over its runs
-    every = _split(values, cell, size) if alone else reduced
+    every = split(values, cell, size) if alone else reduced
     return [_of_attachments(*of_cell, level) for of_cell in zip(reduced, every, runs, strict=True)]
 
 
@@ -240,8 +241,8 @@ def _of_attachments(reduced: Floats, every: Floats, runs: int, level: float) -> 
     return replace(result, runs=runs, independent=int(reduced.size), kind=kind)
 
 
-def _split(values: Floats, owners: Groups, size: int) -> list[Floats]:
-    """The values of each of `size` owners."""
+def split(values: npt.NDArray[T], owners: Groups, size: int) -> list[npt.NDArray[T]]:
+    """The values of each of `size` owners, in their order."""
     order = np.argsort(owners, kind="stable")
     ends = np.searchsorted(owners[order], np.arange(1, size + 1))
     return np.split(values[order], ends)[:size]

@@ -11,7 +11,7 @@ from fsmatrix.analysis.questions.bottleneck.usage import COLUMNS
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 from fsmatrix.analysis.units import METRICS, Level
 from fsmatrix.results.files import yamlmodel
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 
 FOLDER = Path(fsmatrix.results.__file__).parent / "published" / "studies"
 Fault = tuple[tuple[str | int, ...], str, str, tuple[str, ...]]  # path, message, wrong, allowed

@@ -21,7 +21,7 @@ from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
 from fsmatrix.analysis.stats.repetitions import Repetitions
 from fsmatrix.analysis.stats.testing.tests import correct
-from fsmatrix.analysis.studies.claims import together
+from fsmatrix.analysis.studies.claims import cells
 from fsmatrix.analysis.studies.claims.cells import ClaimCell, Scope
 from fsmatrix.analysis.studies.claims.study import Claim, Quantifier
 
@@ -194,7 +194,7 @@ def p_means(
         for claim, ok in zip(claims, tested, strict=True)
     ]
     sides = {"higher": (1.0, math.inf), "lower": (0.0, 1.0)}
-    return together.refuted(
+    return cells.refuted(
         [scope.cells if ask else () for scope, ask in zip(scopes, whole, strict=True)],
         alpha,
         [sides.get(claim.direction) if direction else None for claim in claims],

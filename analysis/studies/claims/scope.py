@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 import xarray as xr
 
 from fsmatrix.analysis.data import cluster
+from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.factors import follows
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.roles import ROLES, Key, by_size, level_text, same
-from fsmatrix.analysis.data.study import Study, Values, study
+from fsmatrix.analysis.data.study import Study, study
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 from fsmatrix.analysis.units import METRICS, Level
 

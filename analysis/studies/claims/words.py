@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fsmatrix.analysis.studies.claims import together
+from fsmatrix.analysis.studies.claims import cells
 from fsmatrix.analysis.studies.claims.cells import ClaimCell
 from fsmatrix.analysis.studies.claims.judge import JudgedClaim, Where, as_claimed, place
 from fsmatrix.analysis.studies.claims.study import Claim, Quantifier
@@ -107,7 +107,7 @@ def parts(judged: JudgedClaim) -> list[str]:
     sentences = []
     if count > 1:
         sentences.append(f"{_counted(judged.counts, count)}; the claim needs {needed}.")
-    for bounds, mean in together.means(judged.scope.cells).items():
+    for bounds, mean in cells.means(judged.scope.cells).items():
         knee = judged.claim.compare is not None and bool(judged.claim.compare.knee)
         where = (
             "All cells together"

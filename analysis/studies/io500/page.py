@@ -8,7 +8,7 @@ from pathlib import Path
 import fsmatrix
 from fsmatrix.analysis.draw import page, pictures
 from fsmatrix.analysis.steps import step
-from fsmatrix.analysis.studies.io500 import grids, words
+from fsmatrix.analysis.studies.io500 import result, words
 from fsmatrix.analysis.studies.io500.result import Io500Study
 from fsmatrix.analysis.units import MISSING, number
 
@@ -35,7 +35,7 @@ def render(study: Io500Study) -> str:
         images=[
             (figure.get_suptitle(), pictures.data_uri(figure)) for figure in pictures.figures(study)
         ],
-        grids=[*grids.grids(study), grids.ratios(study)],
+        grids=[*result.grids(study), result.ratios(study)],
         number=_number,
         version=fsmatrix.__version__,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

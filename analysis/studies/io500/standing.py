@@ -59,7 +59,7 @@ def standings(ds: xr.Dataset, submissions: Sequence[Submission]) -> tuple[RunSta
 
     ValueError if there is none, or if its number of client nodes is not told.
     """
-    summary = summarise(ds, metrics=("bandwidth", "iops"))
+    summary = summarise(ds)
     by_work: dict[tuple[str, ...], list[Cell]] = defaultdict(list)
     for cell in summary.cells:
         if phase_of(str(cell.levels["phase"])) and cell.runs:

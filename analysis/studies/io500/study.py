@@ -10,12 +10,11 @@ import xarray as xr
 
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.studies.io500 import chart, phases, ranges
-from fsmatrix.analysis.studies.io500.checks import checks
 from fsmatrix.analysis.studies.io500.ranges import SCORES
 from fsmatrix.analysis.studies.io500.result import Io500Study
 from fsmatrix.analysis.studies.io500.standing import standings
-from fsmatrix.analysis.studies.io500.submissions import Submission, distinct, submissions
-from fsmatrix.results.formats.io500.collected import Collection
+from fsmatrix.analysis.studies.io500.submissions import Submission, checks, distinct, submissions
+from fsmatrix.results.formats.io500.declared import Collection
 
 
 def io500(collection: Collection, directory: str, ds: xr.Dataset | None = None) -> Io500Study:

@@ -6,12 +6,11 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from fsmatrix.analysis.studies.io500.checks import Checks
 from fsmatrix.analysis.studies.io500.families import NOT_TOLD
 from fsmatrix.analysis.studies.io500.phases import TEN, PhasePair
 from fsmatrix.analysis.studies.io500.ranges import HARD_OVER_EASY, Row
 from fsmatrix.analysis.studies.io500.standing import RankedPlace, RunStanding
-from fsmatrix.analysis.studies.io500.submissions import BESIDE, SAME, LeftOut, Submission
+from fsmatrix.analysis.studies.io500.submissions import BESIDE, SAME, Checks, LeftOut, Submission
 from fsmatrix.analysis.units import brief
 from fsmatrix.results.formats.io500.score import PHASES
 

@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import functools
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any, TypeVar
 
-from fsmatrix.backends.ceph.bindings.errors import CephError
-from fsmatrix.backends.system import packages
-from fsmatrix.backends.system.deadline import Overdue, within
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.system import tools
+from fsmatrix.backends.system.tools import Overdue, within
+
+# Errors of Ceph: an errno and a text that says what was asked and what Ceph answered.
+
+
+class CephError(BackendError):
+    """Ceph refused something or did not answer in time.
+
+    `errno` is positive (errno.ENOENT...; 0: not from a call), `text` is what Ceph said.
+    """
+
+    def __init__(self, what: str, code: int = 0, text: str = "") -> None:
+        self.errno = abs(code)
+        self.text = text.strip()
+        words = [self.text] if self.text else []
+        if self.errno:
+            words.append(f"{os.strerror(self.errno)} ({errno.errorcode.get(self.errno, code)})")
+        super().__init__(f"{what}: {'; '.join(words)}" if words else what)
+
+
+@contextlib.contextmanager
+def harmless(*numbers: int) -> Iterator[None]:
+    """A CephError with one of these errnos ends the block and is no error."""
+    try:
+        yield
+    except CephError as error:
+        if error.errno not in numbers:
+            raise
+
 
 RADOS = "librados.so.2"
 CEPHFS = "libcephfs.so.2"
@@ -82,7 +112,7 @@ def load(name: str) -> ctypes.CDLL:
             entry = getattr(library, function)
             entry.restype, entry.argtypes = result, arguments
     except (OSError, AttributeError) as error:
-        raise CephError(f"{name} cannot be used: {error}; {packages.install(name)}") from error
+        raise CephError(f"{name} cannot be used: {error}; {tools.install(name)}") from error
     return library
 
 

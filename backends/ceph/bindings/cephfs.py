@@ -13,8 +13,8 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_uint, c
 from typing import Any, Self
 
 from fsmatrix.backends.ceph.bindings import capi
-from fsmatrix.backends.ceph.bindings.errors import CephError
-from fsmatrix.backends.ceph.bindings.login import NO_WAIT, Login
+from fsmatrix.backends.ceph.bindings.capi import CephError
+from fsmatrix.backends.ceph.bindings.librados import NO_WAIT, Login
 
 NAME_OFFSET = 19  # of d_name in struct dirent (64 bits): ino 8, off 8, reclen 2, type 1
 TYPE_OFFSET = 18

@@ -12,14 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph.bindings.errors import CephError
-from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.bindings.login import Login
-from fsmatrix.backends.ceph.levels import levelstate, limits
-from fsmatrix.backends.ceph.levels.crush import Host, Level, hosts_of
+from fsmatrix.backends.ceph.bindings.capi import CephError
+from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
+from fsmatrix.backends.ceph.levels import levelstate
+from fsmatrix.backends.ceph.levels.crush import Host, Level, hosts_of, placement_refusal
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
 from fsmatrix.backends.ceph.levels.levelstate import Recorded
-from fsmatrix.backends.ceph.levels.redundancy import placement_refusal
 from fsmatrix.backends.ceph.state import facts, placement
 from fsmatrix.backends.ceph.state.settle import settle
 from fsmatrix.backends.drawing import drawn
@@ -51,7 +49,7 @@ class Levels:
             with self.login.connect() as cluster:
                 if self.options.pools:
                     return self._prepared_refusal(cluster, level)
-                return self._crush_refusal(cluster, level) or limits.refusal(
+                return self._crush_refusal(cluster, level) or levelstate.refusal(
                     cluster, self.options.copies.size == 1
                 )
         except BackendError as error:
@@ -111,7 +109,7 @@ class Levels:
         if reason := placement_refusal(redundancy, domain, number, fewest):
             return reason
         copies = options.copies.size * self._groups(fewest)
-        return limits.too_many_groups(cluster, copies / fewest)
+        return levelstate.too_many_groups(cluster, copies / fewest)
 
     def _hosts(self, cluster: Cluster, level: Wanted) -> list[Host]:
         tree = cluster.mon("osd tree")

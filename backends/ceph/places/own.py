@@ -12,7 +12,7 @@ from fsmatrix.backends.ceph.options import CephfsOptions, ClientOptions
 from fsmatrix.backends.ceph.places.trees import NothingDone, Tree
 from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal.owned_dirs import PREFIX
+from fsmatrix.backends.journal.journal import PREFIX
 
 ENTRY = "cephfs-tree"  # kind of journal entry
 

@@ -14,10 +14,9 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass
 
-from fsmatrix.backends.ceph.bindings.errors import CephError, harmless
-from fsmatrix.backends.ceph.bindings.librados import Cluster, IoCtx
-from fsmatrix.backends.ceph.bindings.login import Login
-from fsmatrix.backends.journal.marker import LIMIT, MARKER, marker_of, tag_in, whose
+from fsmatrix.backends.ceph.bindings.capi import CephError, harmless
+from fsmatrix.backends.ceph.bindings.librados import Cluster, IoCtx, Login
+from fsmatrix.backends.journal.tree import LIMIT, MARKER, marker_of, tag_in, whose
 from fsmatrix.results.evidence.values import JsonObject
 
 RUN = "run."

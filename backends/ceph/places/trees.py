@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fsmatrix.backends.ceph.bindings.errors import CephError
-from fsmatrix.backends.ceph.bindings.login import TIMEOUT, Login
-from fsmatrix.backends.ceph.mounts.sessions import evict
+from fsmatrix.backends.ceph.bindings.capi import CephError
+from fsmatrix.backends.ceph.bindings.librados import TIMEOUT, Login
+from fsmatrix.backends.ceph.mounts import evict
 from fsmatrix.backends.ceph.places.treetool import Request
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.stored import read

@@ -19,10 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from fsmatrix.backends.ceph.bindings.capi import CephError, harmless
 from fsmatrix.backends.ceph.bindings.cephfs import Cephfs
-from fsmatrix.backends.ceph.bindings.errors import CephError, harmless
-from fsmatrix.backends.ceph.bindings.login import Login
-from fsmatrix.backends.journal.marker import LIMIT, MARKER, marker_of, tag_in, whose
+from fsmatrix.backends.ceph.bindings.librados import Login
+from fsmatrix.backends.journal.tree import LIMIT, MARKER, marker_of, tag_in, whose
 from fsmatrix.backends.system.libc import libc
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import Json

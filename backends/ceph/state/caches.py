@@ -14,8 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from fsmatrix.backends.base import Evidence
-from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
 from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.values import Json, JsonObject, text

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import errno
 
-from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
-from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster, Login
 from fsmatrix.backends.ceph.state.facts import osds_up
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.values import JsonObject, mapping, objects, text, whole

@@ -12,8 +12,7 @@ import time
 from typing import Any
 
 from fsmatrix.backends.base import Settled
-from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.bindings.login import TIMEOUT, Login
+from fsmatrix.backends.ceph.bindings.librados import TIMEOUT, Cluster, Login
 from fsmatrix.backends.ceph.state import facts, health
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.values import Json, JsonObject, mapping

@@ -22,14 +22,13 @@ from fsmatrix.backends.daos.mounts import interception, program
 from fsmatrix.backends.daos.mounts.options import DIRECT_IO_OFF, FOUND
 from fsmatrix.backends.daos.ondaos import OnDaos, require_seen
 from fsmatrix.backends.errors import BackendError, ToolError
-from fsmatrix.backends.journal import owned_dirs
-from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.journal.journal import DATA, Journal
 from fsmatrix.backends.local import provenance
 from fsmatrix.backends.local.mounts import fuse
 from fsmatrix.backends.local.mounts.client_mount import ClientMount, require_marker
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import Mount, mounted_at
-from fsmatrix.backends.system.removal import remove_tree
+from fsmatrix.backends.system.workfolder import remove_tree
 from fsmatrix.results.evidence.evidence import Interception
 from fsmatrix.results.evidence.values import JsonObject, mapping, text
 
@@ -74,7 +73,7 @@ class DfuseNode(ClientMount, OnDaos):
         except ToolError as error:
             raise BackendError(f"{socket.gethostname()}: {error}") from error
         if details["own"]:
-            (Path(text(details, "point")) / owned_dirs.DATA).mkdir(exist_ok=True)
+            (Path(text(details, "point")) / DATA).mkdir(exist_ok=True)
         return None
 
     @classmethod

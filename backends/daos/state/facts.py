@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from fsmatrix.backends.base import Space
-from fsmatrix.backends.daos.levels.classes import Shape
+from fsmatrix.backends.daos.levels import Shape
 from fsmatrix.backends.daos.tools.answers import Container, Pool, System
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.stored import Stored, read

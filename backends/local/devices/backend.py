@@ -7,9 +7,11 @@ modulo their number, so that each device has as many processes of its own.
 from __future__ import annotations
 
 import os
+import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -26,17 +28,120 @@ from fsmatrix.backends.base import (
 )
 from fsmatrix.backends.drawing import drawn
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.journal import tree
+from fsmatrix.backends.journal.journal import DATA, Journal, make_tree, release_tree
 from fsmatrix.backends.local import deployment, images, provenance
-from fsmatrix.backends.local.devices import directories, emulated
-from fsmatrix.backends.local.devices.emulated import Adapter
-from fsmatrix.backends.local.devices.options import DevicesOptions
+from fsmatrix.backends.local.devices import emulated
+from fsmatrix.backends.local.devices.attempts import attempt
+from fsmatrix.backends.local.devices.emulated import Adapter, DevicesOptions
+from fsmatrix.backends.local.directory import Directory, DirectoryOptions, space_of
 from fsmatrix.backends.system import devices
+from fsmatrix.backends.system.files.trusted import shared_refusal
 from fsmatrix.backends.system.files.written import expand
-from fsmatrix.backends.system.removal import remove_tree
+from fsmatrix.backends.system.mounts import mount_of
+from fsmatrix.backends.system.workfolder import remove_tree
 from fsmatrix.results.evidence.deployment import NONE, Deployment
 from fsmatrix.results.evidence.target import EmulatedDevices
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, positive
+from fsmatrix.results.evidence.values import Json, JsonObject, Level, positive, text, texts
+
+# Directories that the user names, each on a device of its own: ours are made in them.
+
+
+def refusal(options: DevicesOptions) -> str:
+    """Why they cannot be used (empty: they can): one that is not there, two on one device."""
+    on: dict[int, str] = {}
+    for path in options.paths:
+        if reason := _each(options, path).refusal():
+            return reason
+        device = expand(path).stat().st_dev
+        if device in on:
+            return (
+                f"{on[device]} and {path} are on the same file system ({mount_of(path).point}): "
+                "each must be on its own device; is one of them not mounted?"
+            )
+        on[device] = path
+    return ""
+
+
+def memory(options: DevicesOptions) -> str:
+    """The type of file system of the first that is in memory (empty: none is)."""
+    kinds = (_each(options, path).memory() for path in options.paths)
+    return next((kind for kind in kinds if kind), "")
+
+
+def _each(options: DevicesOptions, path: str) -> Directory:
+    return Directory(DirectoryOptions(path=path, expect_fs=options.expect_fs))
+
+
+def make(options: DevicesOptions, numbers: Sequence[int], context: ProvisionContext) -> JsonObject:
+    """A tree of ours in each of these; details of an access."""
+    trees: list[str] = []
+    details: JsonObject = {"tag": context.tag, "host": socket.gethostname(), "trees": trees}
+    try:
+        for number in numbers:
+            place = expand(options.paths[number]).resolve()
+            trees.append(str(make_tree(place, context.tag, context.journal)))
+    except BaseException:
+        release(details, context.journal)
+        raise
+    return details
+
+
+def device_paths(details: JsonObject) -> tuple[str, ...]:
+    """Where runs work."""
+    return tuple(str(Path(folder) / DATA) for folder in texts(details, "trees"))
+
+
+def release(details: JsonObject, journal: Journal) -> None:
+    """Remove every tree that is there; BackendError that names those that are not."""
+    attempt(
+        partial(release_tree, Path(folder), text(details, "tag"), journal)
+        for folder in texts(details, "trees")
+    )
+
+
+def look(details: JsonObject) -> None:
+    """BackendError unless this kernel sees the very trees that the conductor made."""
+    for trouble in troubles(details):
+        if trouble:
+            raise BackendError(trouble)
+
+
+def troubles(details: JsonObject) -> list[str]:
+    """For each tree why it cannot be worked in (empty: it can)."""
+    return [_trouble(Path(folder), details) for folder in texts(details, "trees")]
+
+
+def _trouble(folder: Path, details: JsonObject) -> str:
+    if tree.read_marker(folder) != details["tag"]:
+        return (
+            f"{folder}, made on host {details['host']}, is not seen on {socket.gethostname()}: is "
+            "its device still mounted?"
+        )
+    if reason := shared_refusal(folder):
+        return f"{reason} (on {socket.gethostname()})"
+    mount = mount_of(folder)
+    return f"{mount.point} has become read-only" if mount.read_only else ""
+
+
+def space(options: DevicesOptions) -> Space:
+    """Of all of them, each as full as the fullest."""
+    return together({path: space_of(path) for path in options.paths})
+
+
+def together(spaces: Mapping[str, Space]) -> Space:
+    """Of devices that take the same each; by path."""
+    sizes, inodes = [own.bytes for own in spaces.values()], [own.inodes for own in spaces.values()]
+    size_of = {path: own.bytes for path, own in spaces.items() if own.bytes is not None}
+    fullest = min(size_of, key=size_of.__getitem__, default="")
+    source = f"{len(spaces)} times {spaces[fullest].source} of {fullest}" if fullest else "unknown"
+    return Space(_times(sizes), _times(inodes), source)
+
+
+def _times(values: Sequence[int | None]) -> int | None:
+    counted = [value for value in values if value is not None]
+    return min(counted) * len(values) if counted else None
+
 
 FACTOR = "ssds_per_hba"
 
@@ -64,11 +169,11 @@ class Devices(Backend):
         """A directory that cannot be used, two on one device, or nothing to emulate them by."""
         if self._chosen.emulated:
             return emulated.refusal(self._chosen.emulated)
-        return directories.refusal(self._chosen)
+        return refusal(self._chosen)
 
     def memory(self) -> str:
         """Of the first directory on tmpfs."""
-        return "" if self._chosen.emulated else directories.memory(self._chosen)
+        return "" if self._chosen.emulated else memory(self._chosen)
 
     def named_places(self) -> tuple[Path, ...]:
         """The directories."""
@@ -119,8 +224,8 @@ class Devices(Backend):
             details: JsonObject = emulated.make(self._chosen.emulated, numbers, context)
             paths = tuple(part.path for part in Adapter.of(details).parts)
         else:
-            details = directories.make(self._chosen, numbers, context)
-            paths = directories.paths(details)
+            details = make(self._chosen, numbers, context)
+            paths = device_paths(details)
         return PathsAccess(self.name, context.target, {**details, "numbers": numbers}, paths)
 
     def release(self, access: Access, context: ProvisionContext) -> None:
@@ -128,7 +233,7 @@ class Devices(Backend):
         if "emulated" in access.details:
             emulated.release(Adapter.of(access.details), context.journal)
         else:
-            directories.release(access.details, context.journal)
+            release(access.details, context.journal)
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove the image."""
@@ -167,11 +272,11 @@ class Devices(Backend):
     def space(self, access: Access | None = None) -> Space:
         """So often the fullest device as there are devices: each takes the same."""
         if access is not None:
-            return directories.together({path: provenance.space(path) for path in _paths(access)})
+            return together({path: provenance.space(path) for path in _paths(access)})
         if self._chosen.emulated:
             every = self._chosen.count * emulated.usable_bytes(self._chosen.emulated)
             return Space(every, None, "estimate from the image")
-        return directories.space(self._chosen)
+        return space(self._chosen)
 
     # -- node leaders --------------------------------------------------------------------
     @classmethod
@@ -180,7 +285,7 @@ class Devices(Backend):
         if "emulated" in access.details:
             emulated.mount(Adapter.of(access.details), access.target, journal)
         else:
-            directories.look(access.details)
+            look(access.details)
 
     @classmethod
     def unmount(cls, access: Access, journal: Journal) -> None:
@@ -273,7 +378,7 @@ def _troubles(access: Access) -> list[str]:
     """For each device why it cannot be worked on (empty: it can)."""
     if "emulated" in access.details:
         return [emulated.trouble(part) for part in Adapter.of(access.details).parts]
-    return directories.troubles(access.details)
+    return troubles(access.details)
 
 
 def _sum(values: Iterable[int | None]) -> int | None:

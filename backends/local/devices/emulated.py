@@ -15,16 +15,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
-from fsmatrix.backends.base import ProvisionContext
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from fsmatrix.backends.base import BackendOptions, ProvisionContext
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.journal.owned_dirs import DATA
-from fsmatrix.backends.local import images, loop
+from fsmatrix.backends.journal.journal import DATA, Journal
+from fsmatrix.backends.local import images
 from fsmatrix.backends.local.devices import limits
 from fsmatrix.backends.local.devices.attempts import attempt
-from fsmatrix.backends.local.devices.options import EmulatedOptions, Rates
+from fsmatrix.backends.local.directory import DirectoryOptions
 from fsmatrix.backends.local.ext4 import Ext4
 from fsmatrix.backends.local.local import MKFS_DEADLINE, OWN_NEEDS, USABLE_SHARE, LocalBackend
 from fsmatrix.backends.local.mounts import mounting
@@ -34,6 +35,68 @@ from fsmatrix.backends.system.cgroups.throttle import Limits
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.process import boot_id
+from fsmatrix.results.units import PositiveSize
+
+# Options of the backend `devices`.
+
+
+MOST = 64  # devices
+
+
+class Rates(BaseModel):
+    """Operations per second."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    read: int = Field(ge=1, strict=True, description="reads per second")
+    write: int = Field(ge=1, strict=True, description="writes per second")
+
+
+class EmulatedOptions(BaseModel):
+    """Loop devices that are parts of one more: what limits that one, they share."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    count: int = Field(8, ge=1, le=MOST, strict=True, description="how many devices")
+    size: PositiveSize = Field(300 << 20, description="of each, bytes")
+    filesystem: Literal["xfs", "ext4"] = Field("xfs", description="on each")
+    device_iops: Rates = Field(description="what one device can do")
+    adapter_iops: Rates = Field(description="what all can do together")
+
+
+class DevicesOptions(BackendOptions):
+    """Either directories, each on a device of its own, or emulated devices."""
+
+    paths: tuple[str, ...] = Field(
+        (), max_length=MOST, description="a directory on each device; all of one host adapter"
+    )
+    expect_fs: str = Field("", description="refuse another type of file system: xfs")
+    emulated: EmulatedOptions | None = Field(
+        None, description="instead: throttled loop devices of this machine (root)"
+    )
+
+    @field_validator("paths")
+    @classmethod
+    def _paths(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for path in value:
+            DirectoryOptions(path=path)
+        if len(set(value)) < len(value):
+            raise ValueError("a path is given twice")
+        return value
+
+    @model_validator(mode="after")
+    def _either(self) -> DevicesOptions:
+        if bool(self.paths) == (self.emulated is not None):
+            raise ValueError("give either paths or emulated")
+        if self.emulated and self.expect_fs:
+            raise ValueError("expect_fs needs paths")
+        return self
+
+    @property
+    def count(self) -> int:
+        """How many devices there are."""
+        return self.emulated.count if self.emulated else len(self.paths)
+
 
 FILE_SYSTEMS: Mapping[str, type[LocalBackend]] = {"xfs": Xfs, "ext4": Ext4}
 
@@ -106,13 +169,13 @@ def make(
     """Attach the image and these parts of it, and format them; details of an access."""
     context.state.mkdir(parents=True, exist_ok=True)
     image = images.image_for(context, options.count * options.size)
-    adapter, _ = loop.attach(image, context.journal, "required")
+    adapter, _ = images.attach(image, context.journal, "required")
     parts: list[Part] = []
     try:
-        loop.forbid_discard(adapter)
+        images.forbid_discard(adapter)
         for number in numbers:
             parts.append(_part(options, adapter, number, context))
-        loop.rewrite_unwritten(str(image.facts["path"]), adapter)
+        images.rewrite_unwritten(str(image.facts["path"]), adapter)
     except BaseException:
         _detach(adapter, str(image.facts["path"]), parts, context.journal)
         raise
@@ -131,13 +194,13 @@ def make(
 
 def _part(options: EmulatedOptions, adapter: str, number: int, context: ProvisionContext) -> Part:
     system = FILE_SYSTEMS[options.filesystem]
-    device = loop.attach_part(adapter, number * options.size, options.size, context.journal)
+    device = images.attach_part(adapter, number * options.size, options.size, context.journal)
     try:
-        loop.forbid_discard(device)
+        images.forbid_discard(device)
         tools.run(system.mkfs(device, str(uuid.uuid4()), ()), deadline=MKFS_DEADLINE)
         point = mounting.new_point(context.state, context.journal)
     except BaseException:
-        loop.detach(device, context.journal, adapter)
+        images.detach(device, context.journal, adapter)
         raise
     return Part(number, device, str(point))
 
@@ -186,8 +249,8 @@ def release(adapter: Adapter, journal: Journal) -> None:
 def _detach(device: str, image: str, parts: Sequence[Part], journal: Journal) -> None:
     for part in reversed(parts):
         mounting.remove_point(Path(part.point), journal)
-        loop.detach(part.device, journal, device)
-    loop.detach(device, journal, image)
+        images.detach(part.device, journal, device)
+    images.detach(device, journal, image)
 
 
 def trouble(part: Part) -> str:

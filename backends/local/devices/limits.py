@@ -13,8 +13,7 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.journal.kinds import Kind, Stage
-from fsmatrix.backends.journal.proof import Facts, Ground, LeftAlone
+from fsmatrix.backends.journal.proof import Facts, Ground, Kind, LeftAlone, Stage
 from fsmatrix.backends.system import devices, loopdev
 from fsmatrix.backends.system.cgroups import throttle
 from fsmatrix.backends.system.cgroups.throttle import Limits

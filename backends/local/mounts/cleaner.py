@@ -21,7 +21,7 @@ from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.mounts import fuse
-from fsmatrix.backends.system import packages, tools
+from fsmatrix.backends.system import tools
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.units import Duration
 
@@ -96,7 +96,7 @@ def start(details: JsonObject, journal: Journal) -> None:
     words = argv(details)
     if fuse.processes(words):
         return
-    if reason := packages.missing(PROGRAM):
+    if reason := tools.missing(PROGRAM):
         raise ToolError(reason)
     script = f'exec {_CONFIGURATION}<&0; exec "$@"'
     with os.fdopen(os.memfd_create(PROGRAM), "w+b") as configuration:

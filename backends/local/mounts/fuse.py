@@ -23,8 +23,8 @@ from typing import IO
 
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.identity import SESSION
-from fsmatrix.backends.system import libc, mounts, packages, tools
-from fsmatrix.backends.system.deadline import Overdue, within
+from fsmatrix.backends.system import libc, mounts, tools
+from fsmatrix.backends.system.tools import Overdue, within
 
 DEVICE = Path("/dev/fuse")
 UNMOUNTER = "fusermount3"  # for who is not root
@@ -67,7 +67,7 @@ def start(
     """
     found = tools.find(argv[0])
     if found is None:
-        raise ToolError(packages.lacking(argv[0]))
+        raise ToolError(tools.lacking(argv[0]))
     environment = {name: text for name, text in os.environ.items() if name != SESSION}
     environment["PATH"] = tools.path()
     program = Path(argv[0]).name

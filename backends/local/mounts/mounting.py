@@ -12,9 +12,8 @@ from types import MappingProxyType
 
 from fsmatrix.backends.allowed import Form, Keys, plain
 from fsmatrix.backends.errors import BackendError, ToolError
-from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.journal.owned_dirs import DATA, new_folder
-from fsmatrix.backends.system import libc, mounts, rights, tools, users
+from fsmatrix.backends.journal.journal import DATA, Journal, new_folder
+from fsmatrix.backends.system import libc, mounts, rights, tools
 from fsmatrix.backends.system.files.trusted import RESULTS, shared_refusal
 
 ALWAYS = "nodev,nosuid"
@@ -136,7 +135,7 @@ def not_unmounted(point: Path, error: OSError) -> BackendError:
     """What to raise for the error of an unmount: who uses it, or the reason."""
     if error.errno != errno.EBUSY:
         return BackendError(f"{point} cannot be unmounted: {error.strerror}")
-    return BackendError(f"{point} is still in use by {users.described(users.of_place(point))}")
+    return BackendError(f"{point} is still in use by {mounts.described(mounts.of_place(point))}")
 
 
 def new_point(state: Path, journal: Journal) -> Path:

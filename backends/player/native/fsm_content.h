@@ -1,4 +1,4 @@
-/* Data content in C; backends/player/content.py is the reference and says how it is made. */
+/* Data content in C; backends/player/player.py is the reference and says how it is made. */
 #ifndef FSM_CONTENT_H
 #define FSM_CONTENT_H
 

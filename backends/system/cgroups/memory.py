@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system.cgroups.hierarchy import Hierarchy, find, remove
+from fsmatrix.backends.system.cgroups.throttle import Hierarchy, find, remove
 from fsmatrix.results.evidence.stored import Stored
 
 LIMIT = {1: "memory.limit_in_bytes", 2: "memory.max"}

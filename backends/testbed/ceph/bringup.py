@@ -7,29 +7,251 @@ then the OSDs start and make each placement group where it will stay.
 
 from __future__ import annotations
 
+import base64
+import os
+import struct
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fsmatrix.backends.ceph.bindings.errors import CephError
+from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.state.placement import at_once, wait_for_stats
-from fsmatrix.backends.journal.journal import Entry
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal.journal import Entry, Journal
+from fsmatrix.backends.local import images
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.cgroups import throttle
-from fsmatrix.backends.system.cgroups.hierarchy import Hierarchy
+from fsmatrix.backends.system.cgroups.throttle import Hierarchy, Limits
 from fsmatrix.backends.testbed import daemons, network, sockets
-from fsmatrix.backends.testbed.ceph import conf, drives, health, pools
-from fsmatrix.backends.testbed.ceph.conf import Place
-from fsmatrix.backends.testbed.ceph.drives import Emulated
-from fsmatrix.backends.testbed.ceph.options import DRIVES, CephTestbedOptions
+from fsmatrix.backends.testbed.ceph import health
+from fsmatrix.backends.testbed.ceph.options import (
+    DRIVES,
+    CephTestbedOptions,
+    balance,
+    lay_out_root,
+    make_filesystem,
+    make_pools,
+    placement,
+)
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.network import Network
 from fsmatrix.backends.testbed.steps import Steps
 from fsmatrix.results.evidence.values import Json, JsonObject
+
+# Emulated drives: a loop device on an image of its own, and a cgroup that limits it.
+
+
+@dataclass(frozen=True)
+class Emulated:
+    """One drive: its device and the cgroup of the process that uses it."""
+
+    device: str  # /dev/loopN
+    number: str  # major:minor
+    cgroup: Path
+    direct_io: bool
+
+
+def limits_of(options: CephTestbedOptions) -> Limits:
+    """Limits of one drive at the bed's scale."""
+    drive, scale = DRIVES[options.interface], options.scale
+    return Limits(
+        *(
+            round(value * scale)
+            for value in (
+                drive.read_bytes,
+                drive.write_bytes,
+                drive.read_operations,
+                drive.write_operations,
+            )
+        )
+    )
+
+
+def make(home: Home, options: CephTestbedOptions, bed: str, hierarchy: Hierarchy) -> list[Emulated]:
+    """A drive for each OSD; BackendError if a part cannot be made."""
+    if reason := images.loop_refusal():
+        raise BackendError(f"emulated drives need loop devices: {reason}")
+    limits, journal = limits_of(options), home.journal
+    drives = []
+    for osd in range(options.osds):
+        device, direct = _device(home.folder / f"image.{osd}", options.osd_size, journal)
+        _as_flash(device)
+        status = Path(device).stat()
+        number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+        name = f"fsmatrix-{bed}-osd{osd}"
+        journal.begin("cgroup", path=str(hierarchy.root / name), device=number, osd=osd)
+        folder = throttle.make(hierarchy, name)
+        throttle.limit(folder, number, limits)
+        drives.append(Emulated(device, number, folder, direct))
+    return drives
+
+
+def _as_flash(device: str) -> None:
+    """Tell the kernel, and so Ceph, that it is no rotating disk.
+
+    A loop device takes over what its image lies on, anew whenever it is attached.  On a rotating
+    one BlueStore writes what is below 64 KiB twice, and the OSD has fewer shards.
+    """
+    Path(f"/sys/block/{Path(device).name}/queue/rotational").write_text("0")
+
+
+def _device(path: Path, size: int, journal: Journal) -> tuple[str, bool]:
+    image = journal.begin("image", path=str(path), folder=str(path.parent), size=size)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        status = os.fstat(descriptor)
+        image = journal.confirm(image, inode=status.st_ino, filesystem=status.st_dev)
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError as error:
+        raise BackendError(f"{path}: no room for {size} bytes: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+    return images.attach(image, journal, "preferred")
+
+
+# The test bed's ceph.conf and keyring, as text.
+
+
+MON_PORT, MON_PORT_V1 = 3300, 6789
+
+# Seconds and sizes that let a small cluster come up quickly; none of them touches the data path.
+_QUICK = {
+    "paxos_propose_interval": "0.05",
+    "paxos_min_wait": "0.02",
+    "mon_tick_interval": "1",
+    "mgr_tick_period": "1",
+    "mgr_stats_period": "1",
+    "mds_beacon_interval": "1",
+    "bdev_aio_poll_ms": "10",
+    "bluestore_fsck_on_mkfs": "false",
+    "mgr_initial_modules": "",
+    "bluestore_rocksdb_options_annex": "write_buffer_size=33554432",
+}
+# What a bed of one machine needs: little memory, no automatic changes, its disk is shared.
+_SMALL = {
+    "bluestore_cache_autotune": "false",
+    "bluestore_cache_size": "134217728",
+    "bluefs_buffered_io": "false",
+    "bluestore_default_buffered_read": "false",  # else the OSD's memory hides the device
+    # as for SSDs, whatever the loop device or file lies on: a pause after each object (0.1 s)
+    # or step of a removal (5 s) would make a recovery or a pool's end last for many seconds
+    "osd_recovery_sleep_hdd": "0",
+    "osd_delete_sleep_hdd": "0",
+    "osd_class_update_on_start": "false",
+    "osd_crush_initial_weight": "1",
+    "osd_pool_default_pg_autoscale_mode": "off",
+    "osd_pool_default_flag_hashpspool": "true",
+    "mon_allow_pool_size_one": "true",
+    "mon_allow_pool_delete": "true",
+    "mon_warn_on_pool_no_redundancy": "false",  # one copy is what was asked for
+    "mon_max_pg_per_osd": "65536",
+    "osd_max_pg_per_osd_hard_ratio": "10",
+    "mon_osd_max_initial_pgs": "65536",  # a pool begins with all of its placement groups,
+    "mon_osd_max_creating_pgs": "65536",  # and they are made together
+    "mon_data_avail_warn": "2",
+    "mon_data_avail_crit": "1",
+    "mon_osd_min_down_reporters": "1",  # with two OSDs there is one that can tell
+    "auth_allow_insecure_global_id_reclaim": "false",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which emulated node an OSD is on, and its address."""
+
+    osd: int
+    node: int  # 1, 2...
+    address: str
+
+
+def conf_text(
+    folder: Path,
+    fsid: str,
+    options: CephTestbedOptions,
+    address: str,
+    places: list[Place],
+    sockets: Path,
+) -> str:
+    """ceph.conf.  `address`: of the monitor, manager and MDS; `sockets`: of daemons' sockets."""
+    auth = "none" if options.auth == "none" else "cephx"
+    values = {
+        "fsid": fsid,
+        "mon_host": f"[v2:{address}:{MON_PORT},v1:{address}:{MON_PORT_V1}]",
+        "public_addr": address,
+        "auth_cluster_required": auth,
+        "auth_service_required": auth,
+        "auth_client_required": auth,
+        "keyring": "/dev/null" if auth == "none" else str(folder / "keyring"),
+        "run_dir": str(folder / "run"),
+        "pid_file": "",
+        "crash_dir": str(folder / "crash"),
+        "log_file": f"{folder}/log/$name.log",
+        "log_to_stderr": "false",
+        "mon_cluster_log_file": f"{folder}/log/cluster.log",
+        "admin_socket": "",
+        "mon_data": f"{folder}/mon.$id",
+        "mgr_data": f"{folder}/mgr.$id",
+        "mds_data": f"{folder}/mds.$id",
+        "osd_data": f"{folder}/osd.$id",
+        "osd_crush_chooseleaf_type": "0" if options.failure_domain == "osd" else "1",
+        "osd_pool_default_size": str(options.copies.copies),
+        "osd_pool_default_min_size": str(max(1, options.copies.copies - 1)),
+        **_QUICK,
+        **_SMALL,
+    }
+    if options.interface == "none":
+        values["bluestore_block_size"] = str(options.osd_size)
+    sections = {"global": values}
+    sections["client"] = {"log_file": "/dev/null"}
+    for kind in ("mon", "mgr", "mds", "osd"):  # without it a daemon answers no `tell`
+        sections[kind] = {"admin_socket": f"{sockets}/$name.asok"}
+    for place in places:
+        sections[f"osd.{place.osd}"] = {
+            "public_addr": place.address,
+            "cluster_addr": place.address,
+            "crush_location": f"root=default host=node{place.node}",
+        }
+    return "\n".join(_section(name, lines) for name, lines in sections.items())
+
+
+def _section(name: str, values: Mapping[str, str]) -> str:
+    lines = [f"{key.replace('_', ' ')} = {value}" for key, value in values.items()]
+    return "\n".join([f"[{name}]", *lines, ""])
+
+
+def keyring_text(osds: int) -> str:
+    """A keyring with a fresh key for every daemon and for client.admin."""
+    everything = {"mon": "allow *", "mgr": "allow *", "osd": "allow *", "mds": "allow *"}
+    entities = {
+        "mon.": {"mon": "allow *"},
+        "client.admin": everything,
+        "mgr.a": {"mon": "allow profile mgr", "osd": "allow *", "mds": "allow *"},
+        "mds.a": {"mon": "allow profile mds", "mgr": "allow profile mds", "osd": "allow *",
+                  "mds": "allow"},
+        **{
+            f"osd.{number}": {"mon": "allow profile osd", "mgr": "allow profile osd",
+                              "osd": "allow *"}
+            for number in range(osds)
+        },
+    }  # fmt: skip
+    lines = []
+    for name, caps in entities.items():
+        lines += [f"[{name}]", f"\tkey = {_key()}"]
+        lines += [f'\tcaps {kind} = "{cap}"' for kind, cap in caps.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _key() -> str:
+    """A cephx secret: type 1 (AES), time of making, length, 16 random bytes."""
+    now = time.time()
+    seconds = int(now)
+    head = struct.pack("<hiih", 1, seconds, int((now - seconds) * 1e9), 16)
+    return base64.b64encode(head + os.urandom(16)).decode()
+
 
 CLEAN_WITHIN = 120.0  # seconds; a bound, not a measure
 COMMAND_WITHIN = 30.0  # seconds, for each command
@@ -64,9 +286,9 @@ class Making:
                 self._serve(cluster)
                 with self.steps.waiting():
                     self._enter(cluster, uuids)
-                    pools.make_pools(cluster, self.options)
-                    moved = pools.balance(self.home, cluster)
-                    pools.make_filesystem(cluster, self.options)
+                    make_pools(cluster, self.options)
+                    moved = balance(self.home, cluster)
+                    make_filesystem(cluster, self.options)
             with self.steps.step("OSDs"):
                 self._osds(cluster, stores)
             with self.steps.step("clean"):
@@ -82,22 +304,22 @@ class Making:
                     home.journal, self.bed, options.nodes, options.bits_per_second
                 )
             else:
-                self.network = network.loopback(options.nodes, conf.MON_PORT, options.address)
+                self.network = network.loopback(options.nodes, MON_PORT, options.address)
             if options.interface != "none":
                 self.hierarchy = throttle.hierarchy()
-                self.drives = drives.make(home, options, self.bed, self.hierarchy)
+                self.drives = make(home, options, self.bed, self.hierarchy)
         places = [
             Place(osd, options.node_of(osd), self.network.nodes[options.node_of(osd) - 1])
             for osd in range(options.osds)
         ]
         folder = sockets.make(home, self.bed, "osd.999.asok")
         home.conf.write_text(
-            conf.conf_text(home.folder, self.fsid, options, self.network.address, places, folder)
+            conf_text(home.folder, self.fsid, options, self.network.address, places, folder)
         )
         if options.auth == "cephx":
             keyring = home.folder / "keyring"
             keyring.touch(mode=0o600)
-            keyring.write_text(conf.keyring_text(options.osds))
+            keyring.write_text(keyring_text(options.osds))
 
     def _launch(self, osd: int) -> Launch:
         cgroup = str(self.drives[osd].cgroup) if self.drives else ""
@@ -118,8 +340,8 @@ class Making:
         return uuids, stores
 
     def _monitor(self) -> None:
-        home, address, port = self.home, self.network.address, conf.MON_PORT
-        addresses = f"[v2:{address}:{port},v1:{address}:{conf.MON_PORT_V1}]"
+        home, address, port = self.home, self.network.address, MON_PORT
+        addresses = f"[v2:{address}:{port},v1:{address}:{MON_PORT_V1}]"
         monmap = home.folder / "monmap"
         with self.steps.waiting():
             tools.run(["monmaptool", "--create", "--fsid", self.fsid, "--addv", "a", addresses,
@@ -201,7 +423,7 @@ class Making:
         )
         if self.options.copies.erasure_coded:
             with self.steps.waiting():
-                pools.lay_out_root(str(self.home.conf))
+                lay_out_root(str(self.home.conf))
         self._until("health is OK", lambda: not health.checks(cluster), cluster)
 
     def _until(self, what: str, done: Callable[[], bool], cluster: Cluster) -> None:
@@ -219,7 +441,7 @@ class Making:
             listed = {
                 int(pool["poolnum"]): str(pool["poolname"]) for pool in cluster.mon("osd lspools")
             }
-            placed = pools.placement(cluster, listed, options.osds)
+            placed = placement(cluster, listed, options.osds)
             version = cluster.version
         return {
             "version": version,
@@ -247,7 +469,7 @@ class Making:
                 "how": f"loop devices, {throttle.how(self.hierarchy)}",
                 "drive": DRIVES[options.interface].model,
                 "scale": options.scale,
-                "limits": vars(drives.limits_of(options)),
+                "limits": vars(limits_of(options)),
                 "direct_io": all(drive.direct_io for drive in self.drives),
                 "osds_per_node": options.per_node,
             }

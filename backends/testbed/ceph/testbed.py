@@ -32,23 +32,72 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fsmatrix.backends.ceph.bindings.errors import CephError
+from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.state.placement import wait_for_stats
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import proof, rollback
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.pace import Pace
 from fsmatrix.backends.system.cgroups import throttle
 from fsmatrix.backends.system.cgroups.throttle import Limits
-from fsmatrix.backends.testbed.base import lacking
-from fsmatrix.backends.testbed.ceph import bringup, drives, health, pools, teardown
-from fsmatrix.backends.testbed.ceph.options import CephTestbedOptions
-from fsmatrix.backends.testbed.ceph.pools import FILESYSTEM
+from fsmatrix.backends.testbed import base, process
+from fsmatrix.backends.testbed.base import StorageTestbed, lacking
+from fsmatrix.backends.testbed.ceph import bringup, health
+from fsmatrix.backends.testbed.ceph.options import (
+    CODED,
+    DATA,
+    FILESYSTEM,
+    METADATA,
+    RADOS,
+    CephTestbedOptions,
+)
 from fsmatrix.backends.testbed.daemons import Daemon
 from fsmatrix.backends.testbed.home import Home, Kind
 from fsmatrix.backends.testbed.steps import Steps
-from fsmatrix.backends.testbed.storage import StorageTestbed
 from fsmatrix.results.evidence.values import Json, JsonObject, Scalar, text
+
+# Take a Ceph down: everything that its bed's journal names, and nothing else.
+
+
+def end(home: Home, entries: list[Entry]) -> list[str]:
+    """One sentence for each thing that was ended, removed or left alone.
+
+    What is left alone stays in the journal.
+    """
+
+    def undo_loop(entry: Entry) -> str:
+        proof.of_loop(entry.facts, proof.Ground(home.journal.identity, folder=home.folder))
+        return rollback.undo_loop(entry.facts, True)
+
+    kinds = {"loop": undo_loop, "cgroup": _undo_cgroup, **base.NETWORK}
+    sentences = _unlimit(entries) + base.processes(home, entries)
+    return sentences + base.things(home, entries, kinds)
+
+
+def _unlimit(entries: list[Entry]) -> list[str]:
+    """Drives at full speed: a process with I/O in flight cannot end before it is done."""
+    sentences = []
+    for entry in entries:
+        folder = Path(str(entry.facts.get("path", "")))
+        if entry.kind == "cgroup" and base.is_own(folder.name) and folder.exists():
+            try:
+                throttle.limit(folder, str(entry.facts["device"]), throttle.Limits())
+            except BackendError as error:
+                sentences.append(f"note: {error}")
+    return sentences
+
+
+def _undo_cgroup(entry: Entry) -> str:
+    base.own_name(entry)
+    folder = Path(str(entry.facts["path"]))
+    if not folder.exists():
+        return ""
+    # ended processes leave it a moment later
+    if reason := throttle.remove(folder, process.GONE_WITHIN):
+        raise BackendError(reason)
+    return f"removed cgroup {folder.name}"
+
 
 __all__ = ["CephTestbed", "CephTestbedOptions", "Limits", "down", "missing", "status", "up"]
 
@@ -106,7 +155,7 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         """As fast as its emulated drives and links let it, for all copies."""
         rates = [pace.bandwidth]
         if options.interface != "none":
-            drive = drives.limits_of(options)
+            drive = bringup.limits_of(options)
             rates.append(min(drive.read_bytes, drive.write_bytes) * options.osds)
         if bits := options.bits_per_second:
             rates.append(bits / 8 * options.nodes)
@@ -120,7 +169,7 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         """Of the emulated drives, if there are any."""
         if options.interface == "none":
             return 0.0, ""
-        drive = drives.limits_of(options)
+        drive = bringup.limits_of(options)
         most = max(drive.read_bytes, drive.write_bytes) * options.osds
         return most, f"{options.osds} emulated drives"
 
@@ -137,17 +186,17 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         bed, fsid = text(identity, "id"), text(identity, "fsid")
         facts = bringup.Making(home, options, steps, bed, fsid).bring_up()
         names = {
-            "rados": pools.RADOS,
-            "metadata": pools.METADATA,
-            "data": pools.CODED if options.copies.erasure_coded else pools.DATA,
-            "default_data": pools.DATA,
+            "rados": RADOS,
+            "metadata": METADATA,
+            "data": CODED if options.copies.erasure_coded else DATA,
+            "default_data": DATA,
         }
         return {"pools": names, "facts": facts}
 
     @classmethod
     def end(cls, home: Home, entries: list[Entry]) -> list[str]:
         """End what the journal names; a line for each thing done: see teardown.py."""
-        return teardown.end(home, entries)
+        return end(home, entries)
 
     def look(self, states: Sequence[Daemon]) -> dict[str, Json]:  # noqa: ARG002
         """`health`; waits at most STATUS_WITHIN seconds for the cluster."""

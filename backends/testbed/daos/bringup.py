@@ -18,7 +18,7 @@ from fsmatrix.backends.daos.tools.answers import Member
 from fsmatrix.backends.daos.tools.dmg import Control
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry
-from fsmatrix.backends.system import mounts, packages, tools
+from fsmatrix.backends.system import mounts, tools
 from fsmatrix.backends.testbed import daemons, network, sockets
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.daos import conf, nodes
@@ -83,7 +83,7 @@ class Making:
         """A link to a program: of one name of a process DAOS allows only one on a machine."""
         path = tools.find(name)
         if path is None:
-            raise BackendError(packages.lacking(name))
+            raise BackendError(tools.lacking(name))
         link = self.home.folder / "bin" / f"fsmatrix-{self.bed}-{called}"
         link.symlink_to(Path(path).resolve())
         return str(link)

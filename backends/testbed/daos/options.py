@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from fsmatrix.backends.testbed.storage import StorageOptions
+from fsmatrix.backends.testbed.base import StorageOptions
 from fsmatrix.results.units import PositiveSize
 
 GIB = 1 << 30

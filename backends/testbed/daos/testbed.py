@@ -35,14 +35,13 @@ from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.pace import Pace
 from fsmatrix.backends.system import mounts, rights, tools
 from fsmatrix.backends.system.rights import Capability
-from fsmatrix.backends.testbed import undo
-from fsmatrix.backends.testbed.base import lacking, left_alone
+from fsmatrix.backends.testbed import base
+from fsmatrix.backends.testbed.base import StorageTestbed, lacking, left_alone
 from fsmatrix.backends.testbed.daemons import Daemon
 from fsmatrix.backends.testbed.daos import bringup, conf, nodes
 from fsmatrix.backends.testbed.daos.options import GIB, DaosTestbedOptions
 from fsmatrix.backends.testbed.home import Home, Kind
 from fsmatrix.backends.testbed.steps import Steps
-from fsmatrix.backends.testbed.storage import StorageTestbed
 from fsmatrix.results.evidence.values import Json, JsonObject, Scalar, inside, text, wholes
 
 __all__ = ["DaosTestbed", "DaosTestbedOptions", "down", "missing", "status", "up"]
@@ -154,11 +153,11 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
     @classmethod
     def end(cls, home: Home, entries: list[Entry]) -> list[str]:
         """End processes, then remove what they were in; a line for each thing done."""
-        sentences = undo.processes(home, entries)
+        sentences = base.processes(home, entries)
         sentences += nodes.end_rest(home.journal.identity.store)
         if left_alone(sentences):
             return sentences
-        return sentences + undo.things(home, entries, undo.NETWORK)
+        return sentences + base.things(home, entries, base.NETWORK)
 
     def look(self, states: Sequence[Daemon]) -> dict[str, Json]:  # noqa: ARG002
         """`health` and the `ranks`' states; waits at most STATUS_WITHIN seconds for them."""

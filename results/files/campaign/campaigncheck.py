@@ -11,8 +11,8 @@ import numpy as np
 
 from fsmatrix.results import histogram, iterations
 from fsmatrix.results.files.campaign.campaignspec import LATER, NUMBERS, RAGGED, TEXTS
+from fsmatrix.results.files.hdf5.hdf import Source
 from fsmatrix.results.files.hdf5.schema import DamagedFileError, from_json
-from fsmatrix.results.files.hdf5.source import Source
 from fsmatrix.results.files.run.recordcheck import STATES
 
 # variable -> the variable of whose rows it tells one

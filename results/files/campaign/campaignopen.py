@@ -18,9 +18,8 @@ import numpy as np
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.campaign import campaigncheck
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import check as hdfcheck
-from fsmatrix.results.files.hdf5.hdf import HDF5_ERRORS, SIGNATURE
+from fsmatrix.results.files.hdf5.hdf import HDF5_ERRORS, SIGNATURE, Source
 from fsmatrix.results.files.hdf5.schema import (
     CAMPAIGN_FORMAT,
     SCHEMA_VERSION,
@@ -28,7 +27,7 @@ from fsmatrix.results.files.hdf5.schema import (
     ForeignFileError,
     NewerSchemaError,
 )
-from fsmatrix.results.files.hdf5.source import Source
+from fsmatrix.results.files.safefile import ResultError
 
 LARGE = 64 << 20  # bytes of a file of which only large pieces are unpacked to look at them
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import h5py
 
-from fsmatrix.results.files import asides
+from fsmatrix.results.files import atomic_write
 from fsmatrix.results.files.campaign.campaignfile import CampaignWriter, entry_of
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import hdf
 from fsmatrix.results.files.hdf5.fault_tolerant_file import FaultTolerantFile
 from fsmatrix.results.files.run import recordcheck
+from fsmatrix.results.files.safefile import ResultError
 
 CACHE = 1 << 17  # bytes of chunks that HDF5 keeps for each variable
 Progress = Callable[[int], None]
@@ -55,11 +55,11 @@ def writing(target: Path) -> Iterator[CampaignWriter]:
 
     If the block raises, nothing appears.  OSError as the system gives it.
     """
-    with asides.replacing(target) as aside, closing(FaultTolerantFile(aside)) as stream:
+    with atomic_write.replacing(target) as aside, closing(FaultTolerantFile(aside)) as stream:
         with h5py.File(stream, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
             yield CampaignWriter(file, stream.check)
         stream.sync()
-    asides.sync_directory(target.parent)
+    atomic_write.sync_directory(target.parent)
 
 
 def _add(writer: CampaignWriter, path: Path) -> ResultError | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fsmatrix.results import histogram, iterations, metrics
+from fsmatrix.results import histogram, iterations
 from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.lhcb import analysed
 from fsmatrix.results.evidence.replay import replayed
@@ -22,6 +22,12 @@ from fsmatrix.results.record import (
     Integers,
     Phase,
     RunRecord,
+    bandwidth,
+    first_finisher_rate,
+    iops,
+    operations,
+    window,
+    window_of,
 )
 
 NAN = float("nan")
@@ -197,18 +203,18 @@ def latency_kinds(phase: Phase) -> tuple[str, ...]:
 
 
 def _numbers(record: RunRecord, phase: Phase, kinds: Sequence[str]) -> dict[str, float]:
-    io_window = metrics.io_window(phase)
+    io_window = window_of(phase)
     total = float(phase.bytes.sum())
     return {
         "began": phase.began,
-        "bandwidth": metrics.bandwidth(phase),
-        "iops": metrics.iops(phase),
-        "window": metrics.window(phase),
+        "bandwidth": bandwidth(phase),
+        "iops": iops(phase),
+        "window": window(phase),
         "io_window": io_window,
         "io_bandwidth": total / io_window if io_window > 0 else NAN,
-        "first_finisher_rate": metrics.first_finisher_rate(phase),
+        "first_finisher_rate": first_finisher_rate(phase),
         "bytes": total,
-        "operations": metrics.operations(phase),
+        "operations": operations(phase),
         "errors": float(phase.errors.sum()),
         "workers": len(phase.start),
         "clock_uncertainty": phase.clock_uncertainty,

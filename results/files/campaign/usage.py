@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from fsmatrix.results.evidence.evidence import Counters, CpuShares, counter_differences
 from fsmatrix.results.evidence.values import inside, positive
-from fsmatrix.results.metrics import window
-from fsmatrix.results.record import Phase, RunRecord
+from fsmatrix.results.record import Phase, RunRecord, window
 
 # variable [run] of the campaign file -> (unit, meaning)
 COLUMNS = {

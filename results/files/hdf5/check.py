@@ -20,7 +20,7 @@ import h5py
 import numpy as np
 from h5py import h5a, h5d, h5l, h5o, h5pl, h5s, h5t, h5z
 
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 
 # Deflate: shuffle and level 1 or 4 are what we write; fletcher32 is harmless.
 FILTERS = {h5z.FILTER_DEFLATE: "deflate", h5z.FILTER_SHUFFLE: "shuffle", h5z.FILTER_FLETCHER32: ""}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 
 SCHEMA_VERSION = 1
 RUN_FORMAT = "fsmatrix run"

@@ -12,8 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from fsmatrix.results import iterations
-from fsmatrix.results.files.hdf5.hdf import Group
-from fsmatrix.results.files.hdf5.source import Source
+from fsmatrix.results.files.hdf5.hdf import Group, Source
 from fsmatrix.results.iterations import NAN, PREFIX
 from fsmatrix.results.record import Phase
 

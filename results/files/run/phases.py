@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.results import histogram, iterations
-from fsmatrix.results.files.hdf5.hdf import Group
+from fsmatrix.results.files.hdf5.hdf import Group, Source
 from fsmatrix.results.files.hdf5.schema import (
     InvalidRecordError,
     decode_text,
@@ -23,7 +23,6 @@ from fsmatrix.results.files.hdf5.schema import (
     from_json,
     to_json,
 )
-from fsmatrix.results.files.hdf5.source import Source
 from fsmatrix.results.files.run import iterationfile
 from fsmatrix.results.record import Floats, Integers, Latency, Phase
 

@@ -17,9 +17,9 @@ import numpy as np
 from fsmatrix.results import iterations
 from fsmatrix.results.case import ID_LENGTH, digest
 from fsmatrix.results.evidence.values import JsonObject
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.files.run import phases, runfile
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.record import SEVERITIES, Phase, RunRecord, Status
 
 STATES = get_args(Status)

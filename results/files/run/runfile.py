@@ -11,8 +11,9 @@ import h5py
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.results.evidence.stored import StoredError, read
-from fsmatrix.results.files import asides
+from fsmatrix.results.files import atomic_write
 from fsmatrix.results.files.hdf5 import hdf
+from fsmatrix.results.files.hdf5.hdf import Source
 from fsmatrix.results.files.hdf5.schema import (
     RUN_FORMAT,
     SCHEMA_VERSION,
@@ -22,7 +23,6 @@ from fsmatrix.results.files.hdf5.schema import (
     from_json,
     to_json,
 )
-from fsmatrix.results.files.hdf5.source import Source
 from fsmatrix.results.files.run import phases, texts
 from fsmatrix.results.record import Finding, Monitor, RunRecord
 
@@ -60,7 +60,7 @@ def write_run(path: Path, record: RunRecord) -> None:
     OSError as the system gives it.
     """
     path = Path(path)
-    asides.write_whole(path, run_image(path, record))
+    atomic_write.write_whole(path, run_image(path, record))
 
 
 def run_image(path: Path, record: RunRecord) -> bytes:

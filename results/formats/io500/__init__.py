@@ -42,8 +42,7 @@ from fsmatrix.results.formats.io500.text import (
     read_summaries,
     read_summary,
 )
-from fsmatrix.results.metrics import bandwidth, iops, window
-from fsmatrix.results.record import Phase
+from fsmatrix.results.record import Phase, bandwidth, iops, window
 
 SUMMARY, RESULT, CONFIG = "result_summary.txt", "result.txt", "config.ini"
 MOST_NOTES = 60

@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.formats.base import Parsed
 
 _FILES = re.compile(
     r"system-information\.(txt|json)|.{1,80}\.sh|io500\.cfg|io-500-summary\..{1,60}\.txt"
@@ -122,3 +123,26 @@ def _attributes(kind: str, given: dict[str, Json]) -> Iterator[tuple[str, str]]:
     for name in names:
         if isinstance(value := given.get(name), str):
             yield (f"filesystem_{name}" if kind == "StorageSystem" else name), value
+
+
+# A run of IO500 out of a directory of many, with what its submission says of itself.
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A run as it was read."""
+
+    file: str  # the summary that tells it, below the directory that was named
+    place: Place
+    declared: Declared
+    sha256: str  # of the summary
+    parsed: Parsed
+
+
+@dataclass(frozen=True)
+class Collection:
+    """All runs below a directory, by path, and what could not be read."""
+
+    runs: tuple[Collected, ...]
+    unread: tuple[tuple[str, str], ...]  # path, why
+    without: tuple[str, ...]  # submissions in which no file is the summary of a run

@@ -10,8 +10,7 @@ import numpy as np
 from fsmatrix.results import iterations
 from fsmatrix.results.formats.base import Note, shared_facts, totals
 from fsmatrix.results.formats.ior.as_csv import RankTimes
-from fsmatrix.results.metrics import window
-from fsmatrix.results.record import Phase
+from fsmatrix.results.record import Phase, window
 
 # what rounding may add to the window: rates above 3600 MiB/s are printed without decimals
 ROUNDING = 2e-4

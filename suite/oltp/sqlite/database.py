@@ -16,9 +16,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsmatrix.suite.oltp.loading import script
-from fsmatrix.suite.oltp.problems import NO_SPACE, OltpError
-from fsmatrix.suite.oltp.rows import Rows
+from fsmatrix.suite.oltp.account import NO_SPACE, OltpError
+from fsmatrix.suite.oltp.rows import Rows, script
 
 FILE = "tpcc.db"
 BUSY_SECONDS = 2.0  # that a try waits for others' locks

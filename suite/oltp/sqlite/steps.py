@@ -9,14 +9,13 @@ from pathlib import Path
 
 from fsmatrix.backends.system.rights import name_of
 from fsmatrix.suite.oltp import clients, consistency, logs
+from fsmatrix.suite.oltp.account import SQLITE, SQLITE_DATA, OltpError, Task
 from fsmatrix.suite.oltp.answers import Answer, Checked, Loaded, Worked
 from fsmatrix.suite.oltp.clients import Users
-from fsmatrix.suite.oltp.problems import OltpError
 from fsmatrix.suite.oltp.rows import Rows
 from fsmatrix.suite.oltp.server import of_directory
 from fsmatrix.suite.oltp.sqlite import users as virtual
 from fsmatrix.suite.oltp.sqlite.database import Database
-from fsmatrix.suite.oltp.task import SQLITE, SQLITE_DATA, Task
 
 
 def do(task: Task, folder: Path, memory: Path | None = None) -> Answer:

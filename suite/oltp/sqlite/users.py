@@ -18,8 +18,8 @@ from pathlib import Path
 
 from fsmatrix.backends.system import libc
 from fsmatrix.backends.system.cgroups import memory
+from fsmatrix.suite.oltp.account import OltpError
 from fsmatrix.suite.oltp.clients import LOG, SCRIPTS, Users
-from fsmatrix.suite.oltp.problems import OltpError
 from fsmatrix.suite.oltp.rows import Constants
 from fsmatrix.suite.oltp.sqlite.database import Database, sentence
 from fsmatrix.suite.oltp.sqlite.draws import Draws

@@ -25,7 +25,7 @@ from fsmatrix.backends.journal.identity import Identity, carriers, carries, iden
 from fsmatrix.backends.system.files import trusted
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.files import trust
-from fsmatrix.results.files.asides import write_whole
+from fsmatrix.results.files.atomic_write import write_whole
 from fsmatrix.results.process import Process, boot_id
 
 PATTERN = "session-*.json"

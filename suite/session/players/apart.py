@@ -8,14 +8,18 @@ socket, and reads its last words.  Agreement with other ranks stays in the rank.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import itertools
 import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,10 +28,57 @@ from fsmatrix.backends.player.base import Player, PlayerOptions, checked_ops
 from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.player.result import FirstError, Latencies, PlayerResult
+from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import JsonObject
-from fsmatrix.suite.session import programs, progress, wire
+from fsmatrix.suite.session import programs, wire
+from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.wire import Arrays
+
+# A counter that the ranks of a node share: each of 0, 1, 2, ... is handed out once.
+#
+# It is eight bytes of a file without a name, changed under a lock: that needs nothing of MPI, no
+# rank has to answer for another, and nothing is left of it when the ranks end, however they do.
+
+
+BYTES = 8
+
+
+@contextmanager
+def taking_turns(node: int, comm: Comm) -> Iterator[Callable[[], int]]:
+    """What gives this rank the next number of its node; called by all ranks of `comm`.
+
+    `node`: index of the node that this rank is on.  OSError if the ranks of a node share no
+    folder for temporary files, or if that has no locks.
+    """
+    if comm.size == 1:
+        yield itertools.count().__next__
+        return
+    first = comm.bcast(comm.gather(node)).index(node)
+    with ExitStack() as named:
+        path = ""
+        if comm.rank == first:
+            path = str(named.enter_context(work_folder()) / "turns")
+            Path(path).write_bytes(bytes(BYTES))
+        paths = comm.bcast(comm.gather(path))
+        file = os.open(paths[first], os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        comm.barrier()  # all have it open: its name is not needed any more
+    try:
+        yield lambda: next_turn(file)
+    finally:
+        os.close(file)
+
+
+def next_turn(file: int) -> int:
+    """Take a number.  Every process needs an open of its own: the lock belongs to it."""
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        turn = int.from_bytes(os.pread(file, BYTES, 0), "little")
+        os.pwrite(file, (turn + 1).to_bytes(BYTES, "little"), 0)
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
+    return turn
+
 
 END_SECONDS = 60.0  # for its last words: a client of a storage system may say goodbye to servers
 WORDS = 1 << 16  # bytes kept of them
@@ -161,7 +212,7 @@ class ApartPlayer:
 
     def completed(self) -> int:
         """See `Player`: changes at most once in a second."""
-        return int.from_bytes(os.pread(self._progress, progress.BYTES, 0), "little")
+        return int.from_bytes(os.pread(self._progress, wire.BYTES, 0), "little")
 
     def result(self) -> PlayerResult:
         """See `Player`."""
@@ -249,7 +300,7 @@ class _Server:
         outcomes = np.zeros(len(ops), dtype=OUTCOME) if message.outcomes else None
         names = arrays["names"].tobytes().split(b"\0") if message.names else []
         self.chunk = Chunk(ops, names, message.first, outcomes, message.batch)
-        with progress.writing(self._progress, 0, player.completed):
+        with wire.writing(self._progress, 0, player.completed):
             executed = player.play(self.chunk)
         answered = {} if outcomes is None else {"outcomes": outcomes.view(np.uint8)}
         return Done(executed=executed), answered

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fsmatrix.backends.player.drivers import DRIVERS
+from fsmatrix.backends.player.ops import DRIVERS
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import Playing

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from fsmatrix.results.files import safefile
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.suite.workloads.content import ContentFile, stored_digest
 from fsmatrix.traces.importing.loadfile import DIRECTORY, TRUNCATING, directive, integer
 

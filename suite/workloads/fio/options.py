@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from fsmatrix.results.files import safefile
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.units import Duration, PositiveSize, Size
 from fsmatrix.suite.workloads.base import WorkloadOptions
 from fsmatrix.suite.workloads.fio.job import ENGINES_FOR_PATHS, Section, check_extra, sections

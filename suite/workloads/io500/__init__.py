@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from fsmatrix.backends.access import Access
-from fsmatrix.results import metrics
+from fsmatrix.results import record
 from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.evidence.values import Json, JsonObject
@@ -175,7 +175,7 @@ class Io500(Workload):
                 f"a stonewall of {self.options.stonewall} s, the rules want {OFFICIAL_STONEWALL} s"
             )
         for phase in phases:
-            lasted = metrics.window(phase)
+            lasted = record.window(phase)
             if BY_NAME[phase.name].writes and not lasted >= self.options.stonewall:
                 reasons.append(
                     f"{BY_NAME[phase.name].io500} ended after {lasted:.1f} s, before the "
@@ -234,8 +234,8 @@ def _unequal(phases: Sequence[Phase]) -> list[str]:
 def _value(phase: Phase) -> float:
     """GiB/s or thousands of operations per second, by the kind of phase."""
     if BY_NAME[phase.name].home.startswith("ior"):
-        return metrics.bandwidth(phase) / GIB
-    return metrics.iops(phase) / KILO
+        return record.bandwidth(phase) / GIB
+    return record.iops(phase) / KILO
 
 
 def _shift(case: Case, which: PhaseOf, built_in: bool) -> str:

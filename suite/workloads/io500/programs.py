@@ -29,11 +29,9 @@ from fsmatrix.suite.workloads.io500.phases import (
     find_step,
     function,
 )
-from fsmatrix.suite.workloads.ior.argv import RANKS
-from fsmatrix.suite.workloads.ior.outputs import Expected, combine
-from fsmatrix.suite.workloads.mdtest import Mdtest
-from fsmatrix.suite.workloads.mdtest.argv import RANKS as MDTEST_RANKS
-from fsmatrix.suite.workloads.mdtest.options import MdtestOptions
+from fsmatrix.suite.workloads.ior import RANKS, Expected, combine
+from fsmatrix.suite.workloads.mdtest import RANKS as MDTEST_RANKS
+from fsmatrix.suite.workloads.mdtest import Mdtest, MdtestOptions
 from fsmatrix.suite.workloads.streams.io500 import Directories
 
 RANKS_FEATURE = "ranks-csv"  # of IOR: it writes the times of each rank

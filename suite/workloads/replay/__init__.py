@@ -14,8 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.player.drivers import DRIVERS
-from fsmatrix.backends.player.ops import Kind
+from fsmatrix.backends.player.ops import DRIVERS, Kind
 from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.replay import FACT
 from fsmatrix.results.evidence.values import inside
@@ -33,16 +32,15 @@ from fsmatrix.suite.workloads.base import (
 )
 from fsmatrix.suite.workloads.replay.facts import facts_of
 from fsmatrix.suite.workloads.replay.options import ReplayOptions
-from fsmatrix.suite.workloads.streams.replay.making import NAMES
 from fsmatrix.suite.workloads.streams.replay.outcomes import Counts
-from fsmatrix.suite.workloads.streams.replay.prepared import exact_sum, prepared
-from fsmatrix.suite.workloads.streams.replay.work import (
+from fsmatrix.suite.workloads.streams.replay.survey import (
     ALIGNMENT,
     LARGEST,
     MOST_TIME,
     PIECE,
     Work,
 )
+from fsmatrix.suite.workloads.streams.replay.tree import NAMES, exact_sum, prepared
 
 PHASE = "replay"
 STREAMS = "fsmatrix.suite.workloads.streams.replay"
@@ -79,7 +77,7 @@ class Replay(Workload):
         if Kind.MKDIR not in work.able:
             del setup[0]
         if work.trace:
-            function = Function(f"{STREAMS}.work:digest", work.document())
+            function = Function(f"{STREAMS}.survey:digest", work.document())
             setup.insert(0, Step(TRACE_STEP, "node", "setup", function))
         largest = survey.largest + 2 * ALIGNMENT
         stream = Stream(
@@ -203,7 +201,7 @@ class Replay(Workload):
 
     def _setup(self, name: str, function: str, work: Work) -> Step:
         stream = Stream(
-            f"{STREAMS}.making:{function}", work.document(), slots=NAMES, max_op_bytes=PIECE
+            f"{STREAMS}.tree:{function}", work.document(), slots=NAMES, max_op_bytes=PIECE
         )
         return Step(name, "rank", "setup", stream)
 

@@ -19,9 +19,8 @@ from fsmatrix.results.evidence.trace import TraceSummary
 from fsmatrix.suite.workloads.replay.options import ReplayOptions
 from fsmatrix.suite.workloads.streams.replay.converting import Skipped
 from fsmatrix.suite.workloads.streams.replay.outcomes import ERRNOS, Counts, kinds
-from fsmatrix.suite.workloads.streams.replay.prepared import KEPT, prepared
-from fsmatrix.suite.workloads.streams.replay.survey import Integers, Survey
-from fsmatrix.suite.workloads.streams.replay.work import Work, opened_trace
+from fsmatrix.suite.workloads.streams.replay.survey import Integers, Survey, Work, opened_trace
+from fsmatrix.suite.workloads.streams.replay.tree import KEPT, prepared
 from fsmatrix.traces.statistics.survey import survey as statistics
 
 MOST_OPERATIONS, MOST_BYTES = 10**8, 1 << 46  # of a trace whose pages are looked at: minutes

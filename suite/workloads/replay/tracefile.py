@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.suite.workloads.content import ContentFile, stored_digest
 from fsmatrix.traces.model import Header
 from fsmatrix.traces.reader import opened

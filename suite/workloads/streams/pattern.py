@@ -18,8 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from fsmatrix.backends.player.mixing import Integers, drawn, mix, permuted, salt
-from fsmatrix.backends.player.ops import OP, Chunk, Chunks, Flag, Kind, Place
+from fsmatrix.backends.player.ops import (
+    OP,
+    Chunk,
+    Chunks,
+    Flag,
+    Integers,
+    Kind,
+    Place,
+    drawn,
+    mix,
+    permuted,
+    salt,
+)
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import JsonObject
 

@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 
 from fsmatrix.analysis.acceptance.acceptance import acceptance
-from fsmatrix.analysis.acceptance.changes import Change, changes
 from fsmatrix.analysis.acceptance.conditions import Condition, outcomes, parse
 from fsmatrix.analysis.acceptance.history import history
-from fsmatrix.analysis.acceptance.result import History
-from fsmatrix.analysis.comparison.options import VerdictOptions
-from fsmatrix.analysis.comparison.rows import together
+from fsmatrix.analysis.acceptance.result import Change, History, changes
+from fsmatrix.analysis.comparison.rows import VerdictOptions, together
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, from_logs

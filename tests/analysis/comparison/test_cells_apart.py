@@ -10,7 +10,7 @@ import xarray as xr
 
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.data.summary import summarise
-from fsmatrix.analysis.draw.layout import CellGroup, Layout
+from fsmatrix.analysis.draw.panels import CellGroup, Layout
 from fsmatrix.analysis.report import pivot
 from fsmatrix.results.case import Geometry
 from fsmatrix.results.record import RunRecord

@@ -13,11 +13,10 @@ from fsmatrix import analysis
 from fsmatrix.analysis.comparison.advice import extension_of
 from fsmatrix.analysis.comparison.compare import Comparison, compare, comparisons
 from fsmatrix.analysis.comparison.compared import OPPOSED, SINGLE
-from fsmatrix.analysis.comparison.options import ComparisonOptions
-from fsmatrix.analysis.comparison.rows import together
+from fsmatrix.analysis.comparison.rows import ComparisonOptions, together
 from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.lessons.overall import TOGETHER
-from fsmatrix.analysis.report.export import results
+from fsmatrix.analysis.report.sections import results
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.stats.testing.tests import Correction
 from tests.analysis.comparison.compared_campaigns import PATTERNS, Row, made

@@ -14,11 +14,11 @@ from fsmatrix.analysis.comparison.advice import extension_of
 from fsmatrix.analysis.comparison.compare import comparisons
 from fsmatrix.analysis.data.load import campaign_json
 from fsmatrix.analysis.data.summary import summarise
+from fsmatrix.analysis.lessons.first_screen import sentences
 from fsmatrix.analysis.lessons.lessons import lessons
+from fsmatrix.analysis.lessons.standings import standings
 from fsmatrix.analysis.lessons.words import Bound
 from fsmatrix.analysis.questions.variability import variability
-from fsmatrix.analysis.standings.sentences import sentences
-from fsmatrix.analysis.standings.standings import standings
 from fsmatrix.analysis.stats.words import IMPORTED
 from fsmatrix.cli.questions import compared as cli
 from tests.analysis.lesson_data import MIB, targets
@@ -42,7 +42,7 @@ def one_block(repetitions: int, imported: bool = True) -> xr.Dataset:
 def test_no_answer_to_an_import_asks_for_more(repetitions: int, capsys: Any) -> None:
     ds = one_block(repetitions)
     compared = comparisons(ds)
-    said = sentences(standings(ds, summarise(ds), compared), campaign_json(ds), "")
+    said = sentences(standings(summarise(ds), compared), campaign_json(ds), "")
     assert said.todo == f"{IMPORTED}; see the differences:"
     cli.show(compared, True)
     printed = " ".join(capsys.readouterr().out.split())
@@ -61,7 +61,7 @@ def test_no_answer_to_an_import_asks_for_more(repetitions: int, capsys: Any) -> 
 def test_one_run_per_cell_needs_more_measurements() -> None:
     ds = one_block(1, imported=False)
     compared = comparisons(ds)
-    said = sentences(standings(ds, summarise(ds), compared), campaign_json(ds), "out")
+    said = sentences(standings(summarise(ds), compared), campaign_json(ds), "out")
     assert said.todo == "Add 5 blocks (6 in all), the fewest that can prove anything:"
     assert said.command == "fsmatrix run -o out --resume --set repetitions=6"
     assert extension_of(compared).cells == 6

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data import load, summary
-from fsmatrix.analysis.draw import layout
+from fsmatrix.analysis.draw import panels
 from fsmatrix.analysis.report.table import doubts, in_terminal, usual_tables
 from fsmatrix.cli.terminal import Terminal
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import schema
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.record import Finding, RunRecord
 from tests.analysis import campaigns
 
@@ -140,7 +140,7 @@ def test_engines_are_never_mixed(tmp_path: Path) -> None:
     result = summary.summarise(dataset(tmp_path, records))
     assert "engine" in result.varying
     assert [cell.runs for cell in result.cells] == [1, 1]
-    assert len(layout.groups(result)) == 2
+    assert len(panels.groups(result)) == 2
 
 
 def test_campaign_without_a_good_run(tmp_path: Path) -> None:

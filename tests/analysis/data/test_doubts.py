@@ -13,7 +13,7 @@ from fsmatrix.analysis.comparison.compare import comparisons
 from fsmatrix.analysis.data.study import study
 from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.questions.curves import curves
-from fsmatrix.analysis.questions.scalability.scalability import scalability
+from fsmatrix.analysis.questions.scalability import scalability
 from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.cli.questions.claims import read_study

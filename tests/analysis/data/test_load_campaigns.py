@@ -23,8 +23,8 @@ from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.files.campaign.campaignread import entries, reading
 from fsmatrix.results.files.campaign.merge import writing
 from fsmatrix.results.files.campaign.usage import COLUMNS
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import schema
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.record import RunRecord
 from tests.analysis import campaigns
 from tests.waiting import PATIENCE

@@ -11,7 +11,7 @@ import pytest
 from fsmatrix import analysis
 from fsmatrix.analysis.data import load, publications
 from fsmatrix.analysis.data.summary import summarise
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 
 MEASUREMENTS = [n for n in publications.names() if publications.describe(n).kind != "notes"]
 NOTES = [n for n in publications.names() if publications.describe(n).kind == "notes"]

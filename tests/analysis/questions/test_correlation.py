@@ -10,11 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsmatrix.analysis.questions.correlation.correlation import (
-    Correlation,
-    Correlations,
-    correlation,
-)
+from fsmatrix.analysis.questions.correlation import Correlation, Correlations, correlation
 from fsmatrix.analysis.result import Result
 from tests.analysis import study_data as studies
 

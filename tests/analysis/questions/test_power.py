@@ -10,10 +10,10 @@ from scipy import stats
 
 from fsmatrix.analysis.questions import power
 from fsmatrix.analysis.stats.estimates import intervals
-from fsmatrix.analysis.stats.testing import looks, verdict
+from fsmatrix.analysis.stats.testing import signflips, verdict
 from tests.analysis.comparison.compared_campaigns import made
 
-LEVEL = looks.level(0.05, 1)
+LEVEL = signflips.look_level(0.05, 1)
 
 
 def test_one_cell_of_six_blocks_needs_six_signs() -> None:
@@ -32,7 +32,7 @@ def test_it_is_the_share_of_verdicts_that_compare_would_give() -> None:
         drawn = spread * random.standard_normal((blocks, cells))
         drawn[:, : cells // 2] += shift
         ratios = [intervals.from_logs((column,)) for column in drawn.T]
-        together = looks.max_t(drawn, np.arange(blocks), (blocks,), 0.05)
+        together = signflips.max_t_over_looks(drawn, np.arange(blocks), (blocks,), 0.05)
         said = verdict.verdicts(ratios, 0.05, LEVEL, "max-t", True, together)
         called.append(np.mean([one.kind == "faster" for one in said[: cells // 2]]))
     found = power.proven(blocks, cells, shift, np.array([spread]))

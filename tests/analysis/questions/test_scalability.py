@@ -10,8 +10,14 @@ import pytest
 from scipy import stats
 
 from fsmatrix.analysis.lessons.lessons import lessons
-from fsmatrix.analysis.questions.scalability import laws
-from fsmatrix.analysis.questions.scalability.scalability import Scalability, scalability
+from fsmatrix.analysis.questions.scalability import (
+    Laws,
+    Scalability,
+    fit,
+    reached,
+    scalability,
+    throughput,
+)
 from fsmatrix.analysis.result import Result
 from tests.analysis import study_data as studies
 from tests.analysis.study_data import Levels
@@ -22,7 +28,7 @@ MANY = (1, 2, 3, 4, 6, 8, 12, 16)
 def law(sigma: float, kappa: float) -> studies.Truth:
     def truth(cell: Levels) -> dict[str, float]:
         n = np.array([float(cell["storage_nodes"])])
-        return {"bandwidth": float(laws.throughput(n, 1e8, sigma, kappa)[0])}
+        return {"bandwidth": float(throughput(n, 1e8, sigma, kappa)[0])}
 
     return truth
 
@@ -36,7 +42,7 @@ def test_speed_up_and_efficiency_against_the_fewest_nodes() -> None:
     made = scaled(law(0.1, 0.0), (2, 3, 4, 5), attachments=8)
     assert isinstance(made, Result)
     (series,) = made.series
-    x = laws.throughput(np.array([2.0, 3, 4, 5]), 1, 0.1, 0)
+    x = throughput(np.array([2.0, 3, 4, 5]), 1, 0.1, 0)
     for step, true in zip(series.steps, x / x[0], strict=True):
         assert step.ratio == pytest.approx(true, rel=0.1)
         assert step.low <= step.ratio <= step.high
@@ -48,7 +54,7 @@ def test_speed_up_and_efficiency_against_the_fewest_nodes() -> None:
 
 
 def test_ratio_intervals_cover_the_truth() -> None:
-    x = laws.throughput(np.array([2.0, 5.0]), 1, 0.1, 0)
+    x = throughput(np.array([2.0, 5.0]), 1, 0.1, 0)
     inside = []
     for seed in range(150):
         step = scaled(law(0.1, 0), (2, 5), attachments=8, repetitions=2, between=0.1, seed=seed)
@@ -75,14 +81,14 @@ def test_the_interval_of_extrapolated_nodes_covers_the_true_number(
 ) -> None:
     """Nodes beyond those that were measured, whichever law is taken."""
     true, trials = 24.0, 60
-    wanted = float(laws.throughput(np.array([true]), 1e8, sigma, kappa)[0])
+    wanted = float(throughput(np.array([true]), 1e8, sigma, kappa)[0])
     rng = np.random.default_rng(3)
-    means = np.log(laws.throughput(np.array(MANY, dtype=float), 1e8, sigma, kappa))
+    means = np.log(throughput(np.array(MANY, dtype=float), 1e8, sigma, kappa))
     held, low = 0, []
     for seed in range(trials):
         values = [np.exp(mean + rng.normal(0, 0.02, 6)) for mean in means]
-        made = laws.fit(np.array(MANY, dtype=float), values, seed)
-        assert isinstance(made, laws.Laws)
+        made = fit(np.array(MANY, dtype=float), values, seed)
+        assert isinstance(made, Laws)
         found = made.nodes_for(wanted)
         held += found.low <= true <= found.high
         low.append(found.low)
@@ -91,12 +97,12 @@ def test_the_interval_of_extrapolated_nodes_covers_the_true_number(
 
 
 def test_what_a_law_never_reaches() -> None:
-    never = laws.reached(2e8, np.array([1e8]), np.array([0.6]), np.array([0.0]))
+    never = reached(2e8, np.array([1e8]), np.array([0.6]), np.array([0.0]))
     assert np.isinf(never).all()
-    beyond = laws.reached(1e9, np.array([1e8]), np.array([0.05]), np.array([0.01]))
+    beyond = reached(1e9, np.array([1e8]), np.array([0.05]), np.array([0.01]))
     assert np.isinf(beyond).all()
-    five = laws.throughput(np.array([5.0]), 1e8, 0.05, 0.01)
-    assert laws.reached(five[0], np.array([1e8]), np.array([0.05]), np.array([0.01])) == (
+    five = throughput(np.array([5.0]), 1e8, 0.05, 0.01)
+    assert reached(five[0], np.array([1e8]), np.array([0.05]), np.array([0.01])) == (
         pytest.approx([5.0])
     )
 
@@ -151,7 +157,7 @@ def test_table_sentence_line_and_lesson_name_one_law(kappa: float) -> None:
     assert least <= names.count("USL") <= most
 
 
-def laws_of(made: Scalability) -> laws.Laws:
+def laws_of(made: Scalability) -> Laws:
     found = made.series[0].laws
     assert found is not None
     return found
@@ -189,9 +195,9 @@ def test_a_true_law_is_rarely_refused() -> None:
     rng = np.random.default_rng(5)
     nodes, refused = np.array(MANY, dtype=float), 0
     for seed in range(60):
-        means = laws.throughput(nodes, 1e8, 0.05, 0.01)
-        made = laws.fit(nodes, [mean * np.exp(rng.normal(0, 0.05, 6)) for mean in means], seed)
-        assert isinstance(made, laws.Laws)
+        means = throughput(nodes, 1e8, 0.05, 0.01)
+        made = fit(nodes, [mean * np.exp(rng.normal(0, 0.05, 6)) for mean in means], seed)
+        assert isinstance(made, Laws)
         refused += not made.hold
     assert refused <= stats.binom.ppf(0.999, 60, 0.05)
 

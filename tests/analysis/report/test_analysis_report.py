@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.analysis.data import load, summary
-from fsmatrix.analysis.draw import charts, layout
+from fsmatrix.analysis.draw import charts, panels
 from fsmatrix.analysis.report import pivot, report
 from fsmatrix.results.record import Finding, RunRecord
 from tests.analysis import campaigns
@@ -101,7 +101,7 @@ def test_one_chart_per_metric_with_every_cell(realistic: Path) -> None:
 
 def test_a_steep_factor_leaves_the_x_axis(realistic: Path) -> None:
     """4 KiB and 1 MiB differ so much that bars side by side on one axis would vanish."""
-    (group,) = layout.groups(summary.summarise(load.open_campaign(realistic)))
+    (group,) = panels.groups(summary.summarise(load.open_campaign(realistic)))
     assert group.layout.columns == ("pattern",)
     assert group.layout.x == "processes_per_node"
     assert group.layout.rows == ("chunk",)
@@ -115,8 +115,8 @@ def test_a_gentle_chunk_size_is_on_the_x_axis(tmp_path: Path) -> None:
         for c in (4096, 8192)
         for n in (1, 2)
     ]
-    (group,) = layout.groups(summary.summarise(load.open_campaign(few(tmp_path, levels=levels))))
-    assert group.layout == layout.Layout(("pattern",), ("processes_per_node",), "chunk", False)
+    (group,) = panels.groups(summary.summarise(load.open_campaign(few(tmp_path, levels=levels))))
+    assert group.layout == panels.Layout(("pattern",), ("processes_per_node",), "chunk", False)
 
 
 def test_many_steep_levels_get_a_logarithmic_axis(tmp_path: Path) -> None:

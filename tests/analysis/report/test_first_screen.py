@@ -8,17 +8,17 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.analysis.standings.test_standings import campaign, many, of
 
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.draw import charts
-from fsmatrix.analysis.report import matrix, report, shades
-from fsmatrix.analysis.report.evidence import MOST_PAIRS, evidence
-from fsmatrix.analysis.standings.standings import Standings
+from fsmatrix.analysis.lessons.standings import Standings
+from fsmatrix.analysis.report import matrix, report
+from fsmatrix.analysis.report.report import MOST_PAIRS, evidence_section
 from fsmatrix.analysis.stats.certainty import Certainty
 from tests.analysis import campaigns, commands
 from tests.analysis.comparison.test_many_targets import campaign as ranked
 from tests.analysis.report.test_analysis_report import Reader, browse
-from tests.analysis.standings.test_standings import campaign, many, of
 
 STATES = """<script>
 window.addEventListener("load", function () {
@@ -121,24 +121,24 @@ def test_more_cells_than_fit_are_counted(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("colour", charts.PALETTE)
 def test_text_is_legible_on_every_colour(colour: str) -> None:
-    for share in (*shades.PROVEN, *shades.LIKELY):
-        mixed = shades.mixed(colour, share)
-        assert shades.contrast(shades.legible(mixed), mixed) >= 4.5
-        shared = shades.mixed(colour, share * shades.SHARED)
-        assert shades.contrast(shades.INK, shared) >= 4.5
-    assert shades.contrast(shades.INK, shades.GREY) >= 4.5
+    for share in (*matrix.PROVEN, *matrix.LIKELY):
+        mixed = matrix.mixed(colour, share)
+        assert matrix.contrast(matrix.legible(mixed), mixed) >= 4.5
+        shared = matrix.mixed(colour, share * matrix.SHARED)
+        assert matrix.contrast(matrix.INK, shared) >= 4.5
+    assert matrix.contrast(matrix.INK, matrix.GREY) >= 4.5
 
 
 def test_proven_is_stronger_than_likely_and_more_than_less() -> None:
-    assert sorted(shades.LIKELY + shades.PROVEN) == [*shades.LIKELY, *shades.PROVEN]
+    assert sorted(matrix.LIKELY + matrix.PROVEN) == [*matrix.LIKELY, *matrix.PROVEN]
     near, far = (of(campaign(many({"a": ratio * 1e8, "b": 1e8}, 1))).cells[0] for ratio in (1.1, 9))
     assert near.state == far.state == "proven"
-    assert shades.strength(near) < shades.strength(far)
+    assert matrix.strength(near) < matrix.strength(far)
 
 
 def test_contrast_is_that_of_the_guideline() -> None:
-    assert shades.contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert shades.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+    assert matrix.contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert matrix.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
 
 
 # -- evidence --------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def test_contrast_is_that_of_the_guideline() -> None:
 def test_the_evidence_has_every_value_and_every_pair() -> None:
     found = of(campaign(many({"a": 2e8, "b": 1e8, "c": 1e8}, 1)))
     ((box, cell),) = drawn(found).cells
-    opened = evidence(box, cell, charts.colours(found.summary))
+    opened = evidence_section(box, cell, charts.colours(found.summary))
     assert str(opened.drawing).count("<circle") == 24
     assert len(opened.pairs) == 3
     assert re.fullmatch(
@@ -160,7 +160,7 @@ def test_the_evidence_has_every_value_and_every_pair() -> None:
 def test_pairs_of_many_targets_are_counted() -> None:
     found = of(campaign(many({f"t{i}": 1e8 * (i + 1) for i in range(7)}, 1)))
     ((box, cell),) = drawn(found).cells
-    opened = evidence(box, cell, {})
+    opened = evidence_section(box, cell, {})
     assert len(opened.pairs) == MOST_PAIRS + 1
     assert opened.pairs[-1].startswith(f"{21 - MOST_PAIRS} more pairs")
 

@@ -15,8 +15,8 @@ from scipy import stats
 from fsmatrix.analysis.comparison.advice import extension_of
 from fsmatrix.analysis.comparison.compare import compare, comparisons
 from fsmatrix.analysis.comparison.extension import MOST, Extension, Record, extension, record_of
-from fsmatrix.analysis.comparison.options import ComparisonOptions
-from fsmatrix.analysis.stats.testing import looks, signflips
+from fsmatrix.analysis.comparison.rows import ComparisonOptions
+from fsmatrix.analysis.stats.testing import signflips
 from fsmatrix.results.files.store import MARKER
 from tests.analysis.comparison.compared_campaigns import made
 
@@ -28,10 +28,10 @@ def planned(*turns: int, block: int = 1) -> str:
 
 
 def test_all_looks_together_spend_no_more_than_alpha() -> None:
-    levels = [looks.level(ALPHA, k) for k in range(1, 30)]
+    levels = [signflips.look_level(ALPHA, k) for k in range(1, 30)]
     assert sum(levels) == pytest.approx(ALPHA)
     assert all(later < earlier for earlier, later in itertools.pairwise(levels))
-    assert looks.level(ALPHA, 0) == ALPHA
+    assert signflips.look_level(ALPHA, 0) == ALPHA
     assert levels[0] >= 2 / 2**6  # six blocks decide in a first look
 
 
@@ -41,7 +41,7 @@ def test_all_looks_together_spend_no_more_than_alpha() -> None:
      ([0], ()), ([5], ()), ([], ())],
 )  # fmt: skip
 def test_looks_that_can_give_a_verdict_count(turns: list[int], spent: tuple[int, ...]) -> None:
-    assert looks.spending(turns) == spent
+    assert signflips.spending_looks(turns) == spent
 
 
 def test_two_looks_err_too_often_at_alpha_and_not_at_their_levels() -> None:
@@ -52,11 +52,11 @@ def test_two_looks_err_too_often_at_alpha_and_not_at_their_levels() -> None:
         drawn = random.standard_normal((10, 8))
         p = [float(signflips.max_t(drawn[:n], ALPHA).p.min()) for n in (8, 10)]
         naive += min(p) <= ALPHA
-        both = looks.max_t(drawn, np.arange(10), (8, 10), ALPHA).p.min()
-        assert (both <= looks.level(ALPHA, 2)) == (
-            p[0] <= looks.level(ALPHA, 1) or p[1] <= looks.level(ALPHA, 2)
+        both = signflips.max_t_over_looks(drawn, np.arange(10), (8, 10), ALPHA).p.min()
+        assert (both <= signflips.look_level(ALPHA, 2)) == (
+            p[0] <= signflips.look_level(ALPHA, 1) or p[1] <= signflips.look_level(ALPHA, 2)
         )
-        spent += both <= looks.level(ALPHA, 2)
+        spent += both <= signflips.look_level(ALPHA, 2)
     assert naive > stats.binom.ppf(0.9, campaigns, ALPHA)
     assert spent <= stats.binom.ppf(0.99, campaigns, ALPHA)
 
@@ -124,12 +124,12 @@ def test_what_a_look_called_stays_called_unless_it_turned_round() -> None:
     clear = 0.3 + 0.05 * random.standard_normal((6, 3))
     after = np.array([[0.3, -0.25, -0.7]]) + 0.05 * random.standard_normal((4, 3))
     whole = np.vstack([clear, after])
-    alone = signflips.max_t(whole, looks.level(ALPHA, 2)).p
-    p = looks.max_t(whole, np.arange(10), (6, 10), ALPHA).p
-    assert list(alone <= looks.level(ALPHA, 2)) == [True, False, False]
-    assert list(p <= looks.level(ALPHA, 2)) == [True, True, False]
+    alone = signflips.max_t(whole, signflips.look_level(ALPHA, 2)).p
+    p = signflips.max_t_over_looks(whole, np.arange(10), (6, 10), ALPHA).p
+    assert list(alone <= signflips.look_level(ALPHA, 2)) == [True, False, False]
+    assert list(p <= signflips.look_level(ALPHA, 2)) == [True, True, False]
     assert p[1] == pytest.approx(2 / 2**6 / 3)  # in the scale of this look: a third of the first's
-    late_rows = looks.max_t(whole, np.arange(10) + 6, (6, 10), ALPHA).p
+    late_rows = signflips.max_t_over_looks(whole, np.arange(10) + 6, (6, 10), ALPHA).p
     assert late_rows == pytest.approx(alone)  # blocks of no earlier look
 
 

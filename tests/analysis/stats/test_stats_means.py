@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 from fsmatrix.analysis.comparison.questions import Question, Subject, answers, together
-from fsmatrix.analysis.stats.estimates.intervals import from_logs
-from fsmatrix.analysis.stats.estimates.means import geometric_mean
+from fsmatrix.analysis.stats.estimates.intervals import from_logs, geometric_mean
 from fsmatrix.analysis.stats.estimates.medians import Floats
 
 ALPHA, TRIALS = 0.05, 300

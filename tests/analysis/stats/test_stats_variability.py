@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsmatrix.analysis.stats.estimates import dip, variability
+from fsmatrix.analysis.stats.estimates import variability
 
 # dips by diptest 0.12.0 (PyPI, GPL; not a dependency), dipstat(..., allow_zero=False)
 DIPS = {
@@ -21,8 +21,8 @@ DIPS = {
 
 @pytest.mark.parametrize("values", DIPS, ids=len)
 def test_dip_is_that_of_diptest(values: tuple[float, ...]) -> None:
-    assert dip.dip(values) == pytest.approx(DIPS[values], abs=1e-12)
-    assert dip.dip([3 - 2 * v for v in values]) == pytest.approx(DIPS[values], abs=1e-12)
+    assert variability.dip(values) == pytest.approx(DIPS[values], abs=1e-12)
+    assert variability.dip([3 - 2 * v for v in values]) == pytest.approx(DIPS[values], abs=1e-12)
 
 
 @pytest.mark.parametrize("shape", ["normal", "uniform", "t3", "log-normal"])
@@ -34,20 +34,21 @@ def test_one_mode_raises_no_alarm(shape: str) -> None:
         "t3": random.standard_t(3, (300, 20)),
         "log-normal": random.lognormal(size=(300, 20)),
     }[shape]
-    alarms = sum(dip.p_of_one_mode(draw) <= 0.05 for draw in draws)
+    alarms = sum(variability.p_of_one_mode(draw) <= 0.05 for draw in draws)
     assert alarms <= stats.binom.ppf(1 - 1e-4, 300, 0.05)
 
 
 def test_two_modes_are_found() -> None:
     random = np.random.default_rng(2)
     found = [
-        dip.p_of_one_mode(random.standard_normal(30) + 6 * (np.arange(30) % 2)) for _ in range(60)
+        variability.p_of_one_mode(random.standard_normal(30) + 6 * (np.arange(30) % 2))
+        for _ in range(60)
     ]
     assert np.mean(np.array(found) <= 0.05) > 0.9
-    assert np.isnan(dip.p_of_one_mode(np.arange(7.0)))
+    assert np.isnan(variability.p_of_one_mode(np.arange(7.0)))
     large = random.standard_normal(1000) + 5 * (np.arange(1000) % 2)
-    assert dip.p_of_one_mode(large) < 0.01
-    assert dip.p_of_one_mode(random.standard_normal(1000)) > 0.05
+    assert variability.p_of_one_mode(large) < 0.01
+    assert variability.p_of_one_mode(random.standard_normal(1000)) > 0.05
 
 
 def cell(random: np.random.Generator, attachments: int, inside: int, session: float) -> np.ndarray:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from fsmatrix import analysis
 from fsmatrix.analysis.comparison.compare import compare
-from fsmatrix.analysis.comparison.options import ComparisonOptions
+from fsmatrix.analysis.comparison.rows import ComparisonOptions
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.studies import cern
 from fsmatrix.analysis.studies.claims import files as claims_files

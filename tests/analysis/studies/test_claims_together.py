@@ -10,8 +10,7 @@ import pytest
 
 from fsmatrix.analysis.stats.estimates.intervals import from_logs
 from fsmatrix.analysis.studies.claims import files as claims_files
-from fsmatrix.analysis.studies.claims import together
-from fsmatrix.analysis.studies.claims.cells import ClaimCell
+from fsmatrix.analysis.studies.claims.cells import ClaimCell, means, refuted
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 from tests.analysis import study_data as studies
@@ -110,7 +109,7 @@ def test_a_claim_that_is_just_true_is_rarely_refuted(shape: str, blocks: int) ->
     claim, count, wrong = claim_of(claimed={"low": 1}), 400, 0
     for _ in range(count):
         logs = 0.03 * draw(random, (blocks, 1)) + 0.05 * draw(random, (blocks, 24))
-        (p,) = together.refuted([cells_of(logs, claim.bounds)], 0.05, [None])
+        (p,) = refuted([cells_of(logs, claim.bounds)], 0.05, [None])
         wrong += p <= 0.05
     assert wrong / count <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / count)
 
@@ -118,11 +117,11 @@ def test_a_claim_that_is_just_true_is_rarely_refuted(shape: str, blocks: int) ->
 def test_the_mean_is_of_the_blocks_that_all_cells_have() -> None:
     logs = np.log([[1.0, 4.0], [2.0, 2.0], [4.0, 1.0], [2.0, 2.0], [1.0, 4.0], [2.0, 2.0]])
     cells = cells_of(logs, (1.0, np.inf))
-    found = together.means(cells)
+    found = means(cells)
     assert found[1.0, np.inf].ratio == pytest.approx(2)
     assert found[1.0, np.inf].low == pytest.approx(2)
-    assert together.means(cells[:1]) == {}
-    assert together.means(cells_of(logs[:5], (1.0, np.inf))) == {}
+    assert means(cells[:1]) == {}
+    assert means(cells_of(logs[:5], (1.0, np.inf))) == {}
 
 
 def test_means_of_many_claims_are_tested_together() -> None:
@@ -131,11 +130,11 @@ def test_means_of_many_claims_are_tested_together() -> None:
     shared = 0.02 * random.standard_normal((6, 1))
     logs = [shared + 0.02 * random.standard_normal((6, 8)) for _ in range(30)]
     claims_ = [cells_of(one, (0.5, np.inf) if i else (1.5, 3.0)) for i, one in enumerate(logs)]
-    p = together.refuted([*claims_, []], 0.05, [None] * 31)
+    p = refuted([*claims_, []], 0.05, [None] * 31)
     assert p[0] == 2 / 2**6
     assert p[1:30] == [1.0] * 29
     assert np.isnan(p[30])
-    turned = together.refuted(claims_[:1], 0.05, [(0.0, 1.5)])
+    turned = refuted(claims_[:1], 0.05, [(0.0, 1.5)])
     assert turned == [1.0]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fsmatrix import analysis
-from fsmatrix.analysis.comparison.options import ComparisonOptions
+from fsmatrix.analysis.comparison.rows import ComparisonOptions
 from fsmatrix.analysis.questions.speedup import speedup
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.studies import flash

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import registry
+from fsmatrix.backends import base
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext
-from fsmatrix.backends.ceph.bindings import login
-from fsmatrix.backends.ceph.bindings.librados import CephError
-from fsmatrix.backends.ceph.bindings.login import Login
-from fsmatrix.backends.ceph.mounts import clients
+from fsmatrix.backends.ceph.bindings import librados
+from fsmatrix.backends.ceph.bindings.librados import CephError, Login
+from fsmatrix.backends.ceph.mounts import MOUNT_DEADLINE
 from fsmatrix.backends.ceph.places import trees
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.errors import BackendError
@@ -287,7 +286,7 @@ def test_a_cluster_that_cannot_be_reached(
 
 
 def test_own_deadlines_end_within_ten_seconds() -> None:
-    assert max(login.TIMEOUT, trees.QUIET, clients.MOUNT_DEADLINE) < 10
+    assert max(librados.TIMEOUT, trees.QUIET, MOUNT_DEADLINE) < 10
 
 
 def test_quota_limits_the_space(bed: CephTestbed) -> None:
@@ -401,6 +400,6 @@ def test_health_of_a_cluster_that_hangs(
 
 def test_registry_knows_them() -> None:
     for name in NAMES:
-        kind = registry.load(name)
+        kind = base.load(name)
         assert issubclass(kind, Backend)
         assert kind.name == name

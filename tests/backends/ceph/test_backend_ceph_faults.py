@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph.bindings.librados import CephError
-from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.bindings.librados import CephError, Login
 from fsmatrix.backends.ceph.places.spaces import Space
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
@@ -181,7 +180,7 @@ import json, os, signal, sys
 from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.journal import journal as module
-from fsmatrix.backends.registry import load
+from fsmatrix.backends.base import load
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)

@@ -9,11 +9,11 @@ import psutil
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.backends import registry
+from fsmatrix.backends import base
 from fsmatrix.backends.access import CephfsAccess, PathAccess, RadosAccess
-from fsmatrix.backends.ceph.bindings.login import TIMEOUT, Login
+from fsmatrix.backends.ceph import mounts
+from fsmatrix.backends.ceph.bindings.librados import TIMEOUT, Login
 from fsmatrix.backends.ceph.libcephfs import Libcephfs
-from fsmatrix.backends.ceph.mounts import clients
 from fsmatrix.backends.ceph.options import (
     CephfsOptions,
     FuseOptions,
@@ -49,7 +49,7 @@ LOGIN = Login("/etc/ceph/other.conf", "bench", "/etc/ceph/bench.keyring")
     ],
 )
 def test_bad_options(name: str, options: dict[str, Any]) -> None:
-    kind = registry.load(name).Options
+    kind = base.load(name).Options
     needed = {"pool": "p"} if name == "rados" else {}
     kind(**needed)
     with pytest.raises(ValidationError):
@@ -136,7 +136,7 @@ def test_refused_options_of_the_kernels_mount(text: str) -> None:
 
 
 def test_commands() -> None:
-    argv = clients.fuse_argv(LOGIN, "fs1", "/dir", "/mnt", "fsmatrix-t", {"client_oc": "false"})
+    argv = mounts.fuse_argv(LOGIN, "fs1", "/dir", "/mnt", "fsmatrix-t", {"client_oc": "false"})
     assert Path(argv[0]).name == "ceph-fuse"
     assert argv[1] == "-f"
     assert argv[2:8] == [
@@ -145,17 +145,17 @@ def test_commands() -> None:
     ]
     assert {"--client_fs=fs1", "--client_mountpoint=/dir", "--client_oc=false"} <= set(argv)
     assert argv[-3:] == ["-o", "fsname=fsmatrix-t,subtype=ceph-fuse", "/mnt"]
-    argv = clients.kernel_argv(LOGIN, "fs1", "/dir", "/mnt", "rsize=65536")
+    argv = mounts.kernel_argv(LOGIN, "fs1", "/dir", "/mnt", "rsize=65536")
     assert argv[:2] == ["env", "CEPH_KEYRING=/etc/ceph/bench.keyring"]
     assert argv[2:] == [
         *("mount", "-t", "ceph", "-o"),
         "name=bench,conf=/etc/ceph/other.conf,mds_namespace=fs1,rsize=65536,nodev,nosuid",
         *(":/dir", "/mnt"),
     ]
-    assert clients.kernel_argv(Login(), "", "/d", "/m", "")[-3:] == [
+    assert mounts.kernel_argv(Login(), "", "/d", "/m", "")[-3:] == [
         *("name=admin,nodev,nosuid", ":/d", "/m")
     ]
-    assert TIMEOUT < clients.MOUNT_DEADLINE < 10
+    assert TIMEOUT < mounts.MOUNT_DEADLINE < 10
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_commands() -> None:
 def test_whose_mount_it_is(fstype: str, source: str, ours: bool) -> None:
     mount = Mount(1, "0:1", "/", "/mnt", "rw", fstype, source, "rw")
     kind = "ceph" if fstype == "ceph" else "fuse.ceph-fuse"
-    own = clients.Mounted(
+    own = mounts.Mounted(
         path="/mnt",
         filesystem="fs1",
         fstype=kind,
@@ -181,7 +181,7 @@ def test_whose_mount_it_is(fstype: str, source: str, ours: bool) -> None:
         root="/a/fsmatrix-t",
         **LOGIN.facts,
     )
-    assert clients.is_ours(mount, own) is ours
+    assert mounts.is_ours(mount, own) is ours
 
 
 def test_roots_of_the_players_drivers() -> None:
@@ -214,11 +214,11 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("cephfs-fuse", "ceph-fuse", "ceph-fuse"),
         ("cephfs-kernel", "mount.ceph", "ceph-common"),
     ):
-        usable = registry.load(name).check()
+        usable = base.load(name).check()
         assert not usable.ok
         assert f"{program} is missing: package {package}" in usable.reason
     monkeypatch.setattr(mounting, "kernel_refusal", lambda fstype: f"no {fstype} in this kernel")
-    assert "no ceph in this kernel" in registry.load("cephfs-kernel").check().reason
+    assert "no ceph in this kernel" in base.load("cephfs-kernel").check().reason
 
 
 # -- sentences --------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import registry
+from fsmatrix.backends import base
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
 from fsmatrix.backends.ceph.levels import levelstate
@@ -83,7 +83,7 @@ def login(bed: CephTestbed) -> dict[str, str]:
 
 
 def backend(name: str, bed: CephTestbed, how: dict[str, Any] = TWO, **options: Any) -> Any:
-    kind = registry.load(name)
+    kind = base.load(name)
     return kind(kind.Options.model_validate({**login(bed), "levels": how, **options}))
 
 
@@ -280,7 +280,7 @@ def _until(look: Callable[[], Any]) -> Any:
 
 MAKE = """
 import os, sys
-from fsmatrix.backends import registry
+from fsmatrix.backends import base
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.levels import levelstate
 from fsmatrix.backends.journal.journal import Journal
@@ -294,7 +294,7 @@ def counted(cluster, command):
     done.append(command)
     run(cluster, command)
 levelstate.run = counted
-kind = registry.load("libcephfs")
+kind = base.load("libcephfs")
 journal = Journal(folder / "journal/h.jsonl")
 context = ProvisionContext("a", folder / "state", journal, "tag1", draw="1/0")
 kind(kind.Options.model_validate(options)).provision({"storage_nodes": 3}, context)

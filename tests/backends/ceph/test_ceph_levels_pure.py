@@ -7,10 +7,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.backends import registry
-from fsmatrix.backends.ceph.levels.crush import Host, Level, hosts_of, removing
+from fsmatrix.backends import base
+from fsmatrix.backends.ceph.levels.crush import (
+    Host,
+    Level,
+    hosts_of,
+    parse_redundancy,
+    placement_refusal,
+    removing,
+)
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
-from fsmatrix.backends.ceph.levels.redundancy import parse_redundancy, placement_refusal
 
 TREE = {
     "nodes": [
@@ -114,7 +120,7 @@ def test_class_of_an_interface() -> None:
 
 @pytest.mark.parametrize("name", ["rados", "libcephfs", "cephfs-fuse", "cephfs-kernel"])
 def test_factors_and_attributes_come_from_levels(name: str) -> None:
-    kind = registry.load(name)
+    kind = base.load(name)
     levels = {"redundancy": "ec=2+1", "failure_domain": "osd"}
     used = kind(kind.Options.model_validate({"levels": levels}))
     assert used.level_factors == {"storage_nodes", "interface"}
@@ -125,12 +131,12 @@ def test_factors_and_attributes_come_from_levels(name: str) -> None:
 
 
 def test_pool_and_levels_exclude_each_other() -> None:
-    kind = registry.load("rados")
+    kind = base.load("rados")
     with pytest.raises(ValidationError, match="either pool or levels"):
         kind.Options.model_validate({})
     with pytest.raises(ValidationError, match="either pool or levels"):
         kind.Options.model_validate({"pool": "p", "levels": {"redundancy": "size=2"}})
-    kind = registry.load("libcephfs")
+    kind = base.load("libcephfs")
     with pytest.raises(ValidationError, match="has a pool of its own"):
         kind.Options.model_validate({"data_pool": "p", "levels": {"redundancy": "size=2"}})
 

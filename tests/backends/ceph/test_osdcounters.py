@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fsmatrix.backends.ceph.bindings.login import Login
-from fsmatrix.backends.ceph.state import facts, network, osdcounters
+from fsmatrix.backends.ceph.bindings.librados import Login
+from fsmatrix.backends.ceph.state import facts, network
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
 
 pytestmark = [pytest.mark.loop, pytest.mark.needs("ceph")]  # OSDs on emulated drives
@@ -30,7 +30,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CephTestbed]:
 def login(bed: CephTestbed) -> Iterator[Login]:
     login = Login(bed.conf, bed.user, bed.keyring)
     yield login
-    osdcounters.forget(login)
+    network.forget(login)
 
 
 def looked(bed: CephTestbed, login: Login) -> dict[str, float]:
@@ -88,11 +88,11 @@ def test_an_osd_that_does_not_answer_is_left_alone_and_nothing_is_guessed(
     bed.stop("osd.1")
     try:
         assert network.counters(addresses, login) == {}
-        assert login not in osdcounters.kept()
+        assert login not in network.kept()
     finally:
         bed.resume("osd.1")
     assert network.counters(addresses, login) == {}  # not asked again at once
-    osdcounters.forget(login)
+    network.forget(login)
     assert network.counters(addresses, login)["network_counting_osds"] == 2
 
 

@@ -11,19 +11,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.backends import registry
+from fsmatrix.backends import base
 from fsmatrix.backends.access import DfsAccess, PathAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import libraries, rollback, trees
 from fsmatrix.backends.daos.dfs import DaosDfs
-from fsmatrix.backends.daos.levels.classes import Shape
+from fsmatrix.backends.daos.levels import Shape
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree
-from fsmatrix.suite.plan.installation import Installation
-from fsmatrix.suite.plan.plan import Request, build_plan
+from fsmatrix.suite.plan.plan import Installation, Request, build_plan
 from tests.backends.daos_places import REAL_POOL, Storage
 from tests.backends.daos_standin import THEIRS, Standin, answer, daos, details, impatient
 
@@ -79,7 +78,7 @@ def test_check_tells_version_and_system(standin: Standin) -> None:
 )
 def test_bad_options(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        registry.load("daos-dfs").Options(**options)
+        base.load("daos-dfs").Options(**options)
 
 
 def test_copies_everywhere_outlive_as_many_failures_as_the_pool_has_domains_to_lose() -> None:

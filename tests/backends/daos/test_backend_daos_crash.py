@@ -23,7 +23,7 @@ from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.journal import journal as module
-from fsmatrix.backends.registry import load
+from fsmatrix.backends.base import load
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.backends import registry
+from fsmatrix.backends import base
 from fsmatrix.backends.access import DaosAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import containers
@@ -32,7 +32,7 @@ def context(tmp_path: Path) -> ProvisionContext:
 
 
 def objects(**options: Any) -> DaosObjects:
-    kind = registry.load("daos-objects")
+    kind = base.load("daos-objects")
     backend = kind(kind.Options(**{"pool": "bench"} | options))
     assert isinstance(backend, DaosObjects)
     return backend

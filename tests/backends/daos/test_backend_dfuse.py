@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.backends import registry
+from fsmatrix.backends import base
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import trees
@@ -71,7 +71,7 @@ def attached(
 )
 def test_bad_options(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
-        registry.load("daos-dfuse").Options(**options)
+        base.load("daos-dfuse").Options(**options)
 
 
 def test_how_dfuse_is_called(standin: Standin) -> None:

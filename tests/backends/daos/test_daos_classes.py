@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fsmatrix.backends.daos.levels.classes import Shape, class_refusal, factor_refusal, parse_class
+from fsmatrix.backends.daos.levels import Shape, class_refusal, factor_refusal, parse_class
 
 ONE_SERVER = Shape(servers=1, engines=2, targets=16)
 THREE = Shape(servers=3, engines=6, targets=48)

@@ -12,7 +12,7 @@ import pytest
 
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import containers
-from fsmatrix.backends.daos.levels import levels as pools
+from fsmatrix.backends.daos import levels as pools
 from fsmatrix.backends.daos.tools import dmg
 from fsmatrix.backends.daos.tools.answers import Member
 from fsmatrix.backends.errors import BackendError, ToolError
@@ -211,7 +211,7 @@ from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos.tools.dmg import Control
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.registry import load
+from fsmatrix.backends.base import load
 
 create = Control.create
 

@@ -100,7 +100,7 @@ import json, os, signal, sys
 from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.registry import load
+from fsmatrix.backends.base import load
 
 base = Path(sys.argv[1])
 kind = load("daos-dfuse")

@@ -8,8 +8,8 @@ import psutil
 import pytest
 
 from fsmatrix.backends.access import DfsAccess
-from fsmatrix.backends.daos.bindings import folders
-from fsmatrix.backends.daos.bindings.folders import Folders
+from fsmatrix.backends.daos import bindings
+from fsmatrix.backends.daos.bindings import Folders
 from fsmatrix.backends.daos.dfs import DaosDfs
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.player.ops import Kind
@@ -76,7 +76,7 @@ def test_links_are_not_followed(doubled: Storage) -> None:
 def test_an_agent_that_hangs_ends_the_child(
     doubled: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folders, "MAKING", 1.0)
+    monkeypatch.setattr(bindings, "MAKING", 1.0)
     doubled.faults(hung_agent=1)
     before = set(psutil.Process().children(recursive=True))
     with pytest.raises(BackendError, match="nothing happened for 1 s: daos_agent"):

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import journal as module
-from fsmatrix.backends.journal import owned_dirs, tree
-from fsmatrix.backends.journal.journal import Journal, undo_pending
+from fsmatrix.backends.journal import tree
+from fsmatrix.backends.journal.journal import Journal, make_tree, release_tree, undo_pending
 from fsmatrix.results.process import start_of
 
 TAG = "0123456789abcdef"
@@ -128,7 +128,7 @@ def test_processes_share_a_journal(journal: Journal) -> None:
 def test_tree_of_a_crash_is_removed_and_links_are_not_followed(
     journal: Journal, folder: Path, place: Path
 ) -> None:
-    made_tree = owned_dirs.make_tree(place, TAG, journal)
+    made_tree = make_tree(place, TAG, journal)
     deep = made_tree / "data/a/b"
     deep.mkdir(parents=True)
     (deep / "file").write_text("x")
@@ -166,7 +166,7 @@ def test_marker_that_is_a_link_does_not_count(
 def test_link_in_place_of_a_tree_is_not_followed(
     journal: Journal, folder: Path, place: Path
 ) -> None:
-    made_tree = owned_dirs.make_tree(place, TAG, journal)
+    made_tree = make_tree(place, TAG, journal)
     moved = made_tree.rename(place / "moved")
     made_tree.symlink_to(moved)
     assert undo_pending(folder)[0].startswith("left alone: ")
@@ -195,7 +195,7 @@ def test_unmarked_directory_with_something_in_it_stays(
 def test_interrupted_removal_can_be_repeated(
     journal: Journal, folder: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made_tree = owned_dirs.make_tree(place, TAG, journal)
+    made_tree = make_tree(place, TAG, journal)
     for number in range(5):
         (made_tree / f"data/{number}").write_text("x")
     real, calls = os.unlink, []
@@ -213,10 +213,10 @@ def test_interrupted_removal_can_be_repeated(
 
 
 def test_trees_never_take_over_a_directory(journal: Journal, place: Path) -> None:
-    first = owned_dirs.make_tree(place, TAG, journal)
-    second = owned_dirs.make_tree(place, TAG, journal)
+    first = make_tree(place, TAG, journal)
+    second = make_tree(place, TAG, journal)
     assert first != second
-    owned_dirs.release_tree(second, TAG, journal)
+    release_tree(second, TAG, journal)
     assert first.is_dir()
     assert [entry.facts["path"] for entry in journal.pending()] == [str(first)]
 
@@ -225,10 +225,10 @@ def test_a_tree_whose_place_is_away_is_kept_in_the_journal(
     journal: Journal, folder: Path, place: Path
 ) -> None:
     """A target that was moved, or is unmounted: its tree comes back with it."""
-    made_tree = owned_dirs.make_tree(place, TAG, journal)
+    made_tree = make_tree(place, TAG, journal)
     away = place.rename(place.with_name("away"))
     with pytest.raises(BackendError, match="is not there any more; was it moved"):
-        owned_dirs.release_tree(made_tree, TAG, journal)
+        release_tree(made_tree, TAG, journal)
     rewrite(journal, pid=2**22 - 1)
     assert "was it moved" in undo_pending(folder)[0]
     away.rename(place)
@@ -238,7 +238,7 @@ def test_a_tree_whose_place_is_away_is_kept_in_the_journal(
 
 # -- who may undo --------------------------------------------------------------------------
 def test_living_process_is_left_alone(journal: Journal, folder: Path, place: Path) -> None:
-    made_tree = owned_dirs.make_tree(place, TAG, journal)
+    made_tree = make_tree(place, TAG, journal)
     child = subprocess.Popen(["sleep", "60"])
     try:
         start = start_of(child.pid)
@@ -253,7 +253,7 @@ def test_living_process_is_left_alone(journal: Journal, folder: Path, place: Pat
 
 
 def test_other_host_is_left_alone(journal: Journal, folder: Path, place: Path) -> None:
-    made_tree = owned_dirs.make_tree(place, TAG, journal)
+    made_tree = make_tree(place, TAG, journal)
     rewrite(journal, host="elsewhere", boot_id="another")
     assert "belongs to host elsewhere" in undo_pending(folder)[0]
     assert made_tree.is_dir()
@@ -264,7 +264,7 @@ def test_other_host_is_left_alone(journal: Journal, folder: Path, place: Path) -
 def test_after_a_reboot_only_files_are_undone(
     journal: Journal, folder: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made_tree = owned_dirs.make_tree(place, TAG, journal)
+    made_tree = make_tree(place, TAG, journal)
     journal.begin("mount", path="/", source="/dev/root")
     journal.begin("loop", image="/x.img", inode=1, filesystem=1)
     rewrite(journal, boot_id="before")

@@ -15,18 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import journal, tree
 from fsmatrix.backends.journal import journal as module
-from fsmatrix.backends.journal import owned_dirs, tree
 from fsmatrix.backends.journal.identity import FILE, VARIABLE, identity
 from fsmatrix.backends.journal.journal import Journal, undo_pending
-from fsmatrix.backends.journal.kinds import KINDS
-from fsmatrix.backends.journal.marker import marker_of
-from fsmatrix.backends.local import loop
+from fsmatrix.backends.journal.proof import KINDS
+from fsmatrix.backends.journal.tree import marker_of
+from fsmatrix.backends.local import images
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.system import loopdev, mounts, signature
 from tests.backends.journal.stores import TAG, Store, left
 
-WHY_NOT = mounting.root_refusal() or loop.loop_refusal()
+WHY_NOT = mounting.root_refusal() or images.loop_refusal()
 mounts_here = [pytest.mark.root, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "can")]
 
 
@@ -162,7 +162,7 @@ def test_foreign_empty_directory_stays(store: Store, theirs: Path, kind: str, na
 def test_tree_of_another_store_stays(store: Store, theirs: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir(mode=0o755)
     other = Store(tmp_path.resolve() / "other")
-    live = owned_dirs.make_tree(theirs, TAG, other.journal)
+    live = journal.make_tree(theirs, TAG, other.journal)
     store.forge("tree", path=str(live), tag=TAG)
     assert "another results directory" in store.undo()[0]
     assert live.is_dir()
@@ -177,7 +177,7 @@ def test_marker_without_a_store_is_no_proof(store: Store, theirs: Path) -> None:
 
 # -- copies --------------------------------------------------------------------------------
 def test_copied_store_does_not_touch_the_originals_live_tree(store: Store, theirs: Path) -> None:
-    live = owned_dirs.make_tree(theirs, TAG, store.journal)
+    live = journal.make_tree(theirs, TAG, store.journal)
     copy = store.base.with_name("out2")
     shutil.copytree(store.base, copy)
     with pytest.raises(BackendError, match="moved or copied"):
@@ -191,7 +191,7 @@ def test_copied_store_does_not_touch_the_originals_live_tree(store: Store, their
 
 def test_copy_at_the_place_of_the_original_is_another_store(store: Store, theirs: Path) -> None:
     """Containers see different directories under one path."""
-    live = owned_dirs.make_tree(theirs, TAG, store.journal)
+    live = journal.make_tree(theirs, TAG, store.journal)
     store.base.rename(store.base.with_name("away"))
     shutil.copytree(store.base.with_name("away"), store.base)
     with pytest.raises(BackendError, match="moved or copied"):
@@ -202,7 +202,7 @@ def test_copy_at_the_place_of_the_original_is_another_store(store: Store, theirs
 def test_moved_store_says_what_to_do_and_works_again_at_its_place(
     store: Store, theirs: Path
 ) -> None:
-    store.forge("tree", path=str(owned_dirs.make_tree(theirs, TAG, store.journal)), tag=TAG)
+    store.forge("tree", path=str(journal.make_tree(theirs, TAG, store.journal)), tag=TAG)
     lines = store.journal.path.read_text().splitlines()
     store.journal.path.write_text(lines[-1] + "\n")
     away = store.base.rename(store.base.with_name("away"))
@@ -213,7 +213,7 @@ def test_moved_store_says_what_to_do_and_works_again_at_its_place(
 
 
 def test_after_a_reboot_a_copy_is_refused_too(store: Store, theirs: Path) -> None:
-    live = owned_dirs.make_tree(theirs, TAG, store.journal)
+    live = journal.make_tree(theirs, TAG, store.journal)
     text = store.journal.path.read_text()
     store.journal.path.write_text(text.replace(module.boot_id(), "before"))
     copy = shutil.copytree(store.base, store.base.with_name("out2"))
@@ -226,7 +226,7 @@ def test_after_a_reboot_a_copy_is_refused_too(store: Store, theirs: Path) -> Non
 # -- owners and forms ----------------------------------------------------------------------
 @pytest.mark.parametrize("name", ["host.jsonl", FILE])
 def test_notes_that_others_can_write_are_refused(store: Store, theirs: Path, name: str) -> None:
-    store.forge("tree", path=str(owned_dirs.make_tree(theirs, TAG, store.journal)), tag=TAG)
+    store.forge("tree", path=str(journal.make_tree(theirs, TAG, store.journal)), tag=TAG)
     (store.folder / name).chmod(0o664)
     with pytest.raises(BackendError, match="can be written by others"):
         undo_pending(store.folder)
@@ -269,7 +269,7 @@ def test_malformed_lines_are_said_and_the_sound_ones_undone(
     base = tmp_path_factory.mktemp("lines")
     (base / "out").mkdir(mode=0o755)
     store = Store((base / "out").resolve())
-    store.forge("tree", path=str(owned_dirs.make_tree(base, TAG, store.journal)), tag=TAG)
+    store.forge("tree", path=str(journal.make_tree(base, TAG, store.journal)), tag=TAG)
     kept = store.journal.path.read_bytes().splitlines()[-1]
     bad = data.draw(st.lists(_lines(store.folder), max_size=4))
     store.journal.path.write_bytes(b"\n".join([*bad, kept, *bad, b""]))

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.journal import owned_dirs
-from fsmatrix.backends.journal.kinds import KINDS, Kind, Stage
-from fsmatrix.backends.journal.proof import Facts, Ground, LeftAlone
+from fsmatrix.backends.journal import journal
+from fsmatrix.backends.journal.proof import KINDS, Facts, Ground, Kind, LeftAlone, Stage
 from tests.backends.journal.stores import TAG, Store, left
 from tests.waiting import PATIENCE
 
@@ -78,7 +77,7 @@ def test_a_kind_of_another_package_is_proved_and_undone(store: Store, theirs: Pa
 
 @pytest.mark.usefixtures("acme")
 def test_another_package_replaces_no_kind_of_ours(store: Store, theirs: Path) -> None:
-    store.forge("tree", path=str(owned_dirs.make_tree(theirs, TAG, store.journal)), tag=TAG)
+    store.forge("tree", path=str(journal.make_tree(theirs, TAG, store.journal)), tag=TAG)
     assert store.undo() == [f"removed directory {theirs}/fsmatrix-{TAG}"]
 
 

@@ -16,7 +16,7 @@ from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.local import clients
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount, parse_mountinfo
-from fsmatrix.backends.system.quota import Quota, parse_quota
+from fsmatrix.backends.system.tools import Quota, parse_quota
 
 MOUNTINFO = r"""
 21 1 8:2 / / rw,relatime shared:1 - ext4 /dev/sda2 rw
@@ -138,7 +138,7 @@ def test_lower_of_quota_and_free_space(tmp_path: Path, monkeypatch: pytest.Monke
 
     free = provenance.space(tmp_path)
     assert free.source == "statfs"
-    monkeypatch.setattr(provenance.quota, "user_quota", lambda *_: Quota(4096, None))
+    monkeypatch.setattr(provenance.tools, "user_quota", lambda *_: Quota(4096, None))
     limited = provenance.space(tmp_path)
     assert limited.bytes == 4096
     assert (limited.inodes is None) == (free.inodes is None)

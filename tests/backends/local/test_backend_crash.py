@@ -21,7 +21,7 @@ import os, signal, sys
 from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.registry import load
+from fsmatrix.backends.base import load
 
 base = Path(sys.argv[1])
 journal = Journal(base / "journals/host.jsonl")

@@ -16,11 +16,10 @@ from fsmatrix.backends.access import PathsAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.local.devices.backend import FACTOR, Devices
-from fsmatrix.backends.local.devices.options import DevicesOptions
+from fsmatrix.backends.local.devices.emulated import DevicesOptions
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.system.cgroups import hierarchy, throttle
-from fsmatrix.backends.system.cgroups.hierarchy import Hierarchy
-from fsmatrix.backends.system.cgroups.throttle import Limits
+from fsmatrix.backends.system.cgroups import throttle
+from fsmatrix.backends.system.cgroups.throttle import Hierarchy, Limits
 from tests.backends.local.devices_target import (
     BOTH,
     MIB,
@@ -124,7 +123,7 @@ def test_limits_are_read_as_both_versions_write_them(tmp_path: Path) -> None:
 def test_own_cgroup_must_be_one_that_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hierarchy, "PROC_SELF", tmp_path / "cgroup")
+    monkeypatch.setattr(throttle, "PROC_SELF", tmp_path / "cgroup")
     (tmp_path / "cgroup").write_text("7:blkio:/a/b\n0::/c\n")
     with pytest.raises(BackendError, match=f"{tmp_path}/a/b of this process cannot limit"):
         throttle.own(Hierarchy(1, tmp_path, "blkio"))

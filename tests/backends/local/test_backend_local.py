@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.backends import registry
+from fsmatrix.backends import base
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.cache import WARM_SHARE
@@ -24,7 +24,7 @@ from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.proof import Named
 from fsmatrix.backends.local.local import LocalBackend
 from fsmatrix.backends.local.mounts import mounting
-from fsmatrix.backends.system import loopdev, mounts, packages, signature
+from fsmatrix.backends.system import loopdev, mounts, signature, tools
 from fsmatrix.results.units import parse_size
 
 MIB = 1 << 20
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.loop
 
 
 def backend(name: str, **options: Any) -> LocalBackend:
-    kind = registry.load(name)
+    kind = base.load(name)
     usable = kind.check()
     if not usable.ok:
         pytest.skip(f"{name}: {usable.reason}")
@@ -234,8 +234,8 @@ def test_mkfs_says_why(context: ProvisionContext) -> None:
 def test_an_image_that_mkfs_refuses_is_refused_with_the_size_that_it_takes(
     name: str, options: tuple[str, ...], small: int, said: str
 ) -> None:
-    kind = cast(type[LocalBackend], registry.load(name))
-    if reason := packages.missing(kind.program):
+    kind = cast(type[LocalBackend], base.load(name))
+    if reason := tools.missing(kind.program):
         pytest.skip(reason)
     refusal = kind.size_refusal(small, options)
     assert re.search(said, refusal), refusal
@@ -378,7 +378,7 @@ def test_loop_device_through_the_page_cache_is_refused(
 )
 def test_refused_options(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        registry.load("xfs").Options(**options)
+        base.load("xfs").Options(**options)
 
 
 def test_options_reach_the_tools(context: ProvisionContext) -> None:
@@ -392,11 +392,11 @@ def test_options_reach_the_tools(context: ProvisionContext) -> None:
 
 
 def test_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = registry.load("btrfs")
+    kind = base.load("btrfs")
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     usable = kind.check()
     assert not usable.ok
-    assert packages.lacking("mkfs.btrfs") in usable.reason
+    assert tools.lacking("mkfs.btrfs") in usable.reason
 
 
 def test_quiet_system_settles_at_once(context: ProvisionContext) -> None:

@@ -13,7 +13,7 @@ import pytest
 from fsmatrix.backends.local import provenance
 from fsmatrix.backends.system import devices
 from fsmatrix.backends.system.mounts import mount_of
-from fsmatrix.backends.system.quota import Quota, parse_quota
+from fsmatrix.backends.system.tools import Quota, parse_quota
 from fsmatrix.suite.plan.estimate import short_of_room
 
 ALL_ONES = 2**64 - 1
@@ -69,7 +69,7 @@ def test_a_quota_holds_where_statfs_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statfs(monkeypatch, tmp_path, f_files=-1, f_favail=-1)
-    monkeypatch.setattr(provenance.quota, "user_quota", lambda *_: Quota(None, 3))
+    monkeypatch.setattr(provenance.tools, "user_quota", lambda *_: Quota(None, 3))
     assert provenance.space(tmp_path).inodes == 3
 
 

@@ -14,9 +14,8 @@ from fsmatrix.backends.access import DeviceAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.local.devices import limits
-from fsmatrix.backends.local.devices.bare import held
-from fsmatrix.backends.local.devices.bare.backend import Device
-from fsmatrix.backends.local.devices.bare.options import DeviceOptions
+from fsmatrix.backends.local.devices.bare import backend
+from fsmatrix.backends.local.devices.bare.backend import Device, DeviceOptions
 from fsmatrix.backends.system import devices, loopdev
 from fsmatrix.backends.system.cgroups import throttle
 from fsmatrix.suite.workloads.streams.pattern import SHARED
@@ -207,4 +206,4 @@ def test_emulated(context: ProvisionContext) -> None:
     )  # type: ignore[union-attr]
     target.finish(context)
     assert list(context.state.iterdir()) == []
-    assert held.Held.ALL == {}
+    assert backend.Held.ALL == {}

@@ -13,8 +13,8 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.local.devices.bare import claims, disks
-from fsmatrix.backends.local.devices.bare.options import DeviceOptions
+from fsmatrix.backends.local.devices.bare import claims
+from fsmatrix.backends.local.devices.bare.backend import DeviceOptions
 from tests.backends.bare_devices import (
     BLKPG_DELETE,
     MIB,
@@ -175,17 +175,17 @@ def test_partitions(image: Path, tmp_path: Path) -> None:
 
 
 def test_the_root_disk(tmp_path: Path) -> None:
-    numbers = disks.root_disks()
+    numbers = claims.root_disks()
     assert numbers  # a test machine's root is on a disk
     for number in numbers:
-        name = (disks.SYS_BLOCK / number).resolve().name
+        name = (claims.SYS_BLOCK / number).resolve().name
         reason = bare(f"/dev/{name}", destroy=_serial(f"/dev/{name}")).refusal()
         assert "is of the disk that the root file system is on" in reason
 
 
 def _serial(device: str) -> str:
     status = Path(device).stat().st_rdev
-    return disks.disk_of(status, device).serial or "no-signature"
+    return claims.disk_of(status, device).serial or "no-signature"
 
 
 def test_what_is_no_device(image: Path, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_another_serial_number(image: Path, tmp_path: Path) -> None:
     with attached(image) as device, untouched(image):
         reason = refused(device, tmp_path, destroy="S4EWNX0R123456")
         assert "tells no serial number, and destroy says 'S4EWNX0R123456'" in reason
-    found = disks.Disk("7:0", "loop0", "7:0", MIB, False, "S4EWNX0R123456", "1")
+    found = claims.Disk("7:0", "loop0", "7:0", MIB, False, "S4EWNX0R123456", "1")
     assert claims.consent_refusal(found, "/dev/d", "S4EWNX0R123456") == ""
     for said in ("no-signature", "S4EWNX0R123457", "s4ewnx0r123456"):
         assert "has the serial number" in claims.consent_refusal(found, "/dev/d", said)

@@ -11,7 +11,7 @@ from fsmatrix.backends.local.f2fs import F2fs, F2fsOptions
 from fsmatrix.backends.local.mounts import cleaner
 from fsmatrix.backends.local.mounts.cleaner import CleanerOptions
 from fsmatrix.backends.local.nilfs2 import Nilfs2, Nilfs2Options
-from fsmatrix.backends.system import packages
+from fsmatrix.backends.system import tools
 
 STUDY = {"protection_period": "1s", "segments": 2, "interval": "5s"}
 
@@ -65,6 +65,6 @@ def test_wrong_ones_are_refused(options: dict[str, Any], message: str) -> None:
 
 
 def test_without_the_program_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "missing", lambda name: f"no {name}")
+    monkeypatch.setattr(tools, "missing", lambda name: f"no {name}")
     assert backend(cleaner=STUDY).refusal() == f"no {cleaner.PROGRAM}"
     assert backend().refusal() == ""

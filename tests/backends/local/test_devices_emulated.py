@@ -38,7 +38,7 @@ import os, signal, sys
 from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.journal import journal as module
-from fsmatrix.backends.registry import load
+from fsmatrix.backends.base import load
 
 real, calls = module.Journal._append, []
 def append(self, line):

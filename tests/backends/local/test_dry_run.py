@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import registry
+from fsmatrix.backends import base
 
 MIB = 1 << 20
 
 
 def commands(backend: str, **options: Any) -> list[str]:
-    kind = registry.load(backend)
+    kind = base.load(backend)
     return kind(kind.Options(**options)).commands({}, "1/0")
 
 

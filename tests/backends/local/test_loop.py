@@ -13,7 +13,7 @@ import pytest
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
-from fsmatrix.backends.local import images, loop
+from fsmatrix.backends.local import images
 from fsmatrix.backends.system import loopdev
 from fsmatrix.backends.system.files import extents
 
@@ -136,14 +136,14 @@ def test_image_in_a_missing_directory(context: ProvisionContext, tmp_path: Path)
 @pytest.mark.loop
 def test_attach_is_direct_and_detach_frees(context: ProvisionContext) -> None:
     image = images.image_for(context, 8 * MIB)
-    device, direct = loop.attach(image, context.journal, "required")
+    device, direct = images.attach(image, context.journal, "required")
     assert direct
     assert Path(f"/sys/block/{Path(device).name}/loop/dio").read_text().strip() == "1"
     behind = loopdev.backing(device)
     assert behind is not None
     assert behind.file == image.facts["path"]
     assert behind.inode == image.facts["inode"]
-    loop.detach(device, context.journal)
+    images.detach(device, context.journal)
     assert loopdev.backing(device) != behind
     assert [entry.kind for entry in context.journal.pending()] == ["image"]
 
@@ -153,31 +153,31 @@ def test_refused_direct_io(context: ProvisionContext, monkeypatch: pytest.Monkey
     image = images.image_for(context, 8 * MIB)
     monkeypatch.setattr(loopdev, "direct_io", lambda *_: False)
     with pytest.raises(BackendError, match="refuses direct I/O"):
-        loop.attach(image, context.journal, "required")
+        images.attach(image, context.journal, "required")
     facts = image.facts
     assert loopdev.attached_to(facts["inode"], facts["filesystem"]) == []
     assert context.journal.pending("loop") == []
-    device, direct = loop.attach(image, context.journal, "preferred")
+    device, direct = images.attach(image, context.journal, "preferred")
     assert not direct
-    loop.detach(device, context.journal)
+    images.detach(device, context.journal)
 
 
 @pytest.mark.loop
 def test_zeroed_ranges_become_written_again(context: ProvisionContext) -> None:
     image = images.image_for(context, 16 * MIB)
     path = image.facts["path"]
-    device, _ = loop.attach(image, context.journal, "required")
+    device, _ = images.attach(image, context.journal, "required")
     for kind in ("--zero-range", "--punch-hole"):
         offset = 0 if kind == "--zero-range" else 8 * MIB
         argv = ["fallocate", kind, "--offset", str(offset), "--length", str(4 * MIB), path]
         subprocess.run(argv, check=True)
     before = sum(span.length for span in unwritten(path) or [])
-    assert loop.rewrite_unwritten(path, device) == before == 8 * MIB
+    assert images.rewrite_unwritten(path, device) == before == 8 * MIB
     assert unwritten(path) == []
     content = Path(path).read_bytes()
     assert content[: 4 * MIB] == bytes(4 * MIB) == content[8 * MIB : 12 * MIB]
     assert bytes(4096) not in (content[4 * MIB : 4 * MIB + 4096], content[12 * MIB :][:4096])
-    loop.forbid_discard(device)
+    images.forbid_discard(device)
     refused = subprocess.run(["blkdiscard", "--force", device], capture_output=True, check=False)
     assert refused.returncode != 0
     assert unwritten(path) == []
@@ -191,7 +191,7 @@ def test_only_our_own_loop_devices_are_detached(context: ProvisionContext, tmp_p
     their_device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
     try:
         image = images.image_for(context, 8 * MIB)
-        device, _ = loop.attach(image, context.journal, "required")
+        device, _ = images.attach(image, context.journal, "required")
         done = undo_pending(tmp_path / "journals")
         assert f"detached {device} from {image.facts['path']}" in done
         assert f"removed image {image.facts['path']}" in done

@@ -19,7 +19,7 @@ from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import images
 from fsmatrix.backends.local.devices.backend import Devices
-from fsmatrix.backends.local.devices.options import DevicesOptions
+from fsmatrix.backends.local.devices.emulated import DevicesOptions
 from fsmatrix.backends.local.directory import Directory, DirectoryOptions
 from fsmatrix.backends.local.tmpfs import Tmpfs, TmpfsOptions
 from fsmatrix.backends.system import signature, tools

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.backends.player import content
-from fsmatrix.backends.player.drivers import DRIVERS
-from fsmatrix.backends.player.ops import Flag, Kind
+from fsmatrix.backends.player.ops import DRIVERS, Flag, Kind
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from fsmatrix.results.histogram import bin_of
 from tests.backends.ceph_places import DRIVER_NAMES, OBJECT, SEED, Place

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from fsmatrix.backends.base import BACKENDS
 from fsmatrix.backends.local import images
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.tmpfs import Tmpfs
-from fsmatrix.backends.registry import BACKENDS
-from fsmatrix.backends.system import mounts, packages, tools
+from fsmatrix.backends.system import mounts, tools
 
 
 def with_managers(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -23,7 +23,7 @@ def with_managers(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         tools,
         "find",
         lambda name: f"/{name}" if name in names else None
-        if name in packages.MANAGERS else there(name),
+        if name in tools.MANAGERS else there(name),
     )  # fmt: skip
 
 
@@ -41,24 +41,24 @@ def test_the_cure_is_a_command_of_this_distribution(
     monkeypatch: pytest.MonkeyPatch, managers: tuple[str, ...], told: str
 ) -> None:
     with_managers(monkeypatch, *managers)
-    assert packages.lacking(told.split()[0]) == told
+    assert tools.lacking(told.split()[0]) == told
 
 
 def test_several_programs_are_one_command_and_a_package_is_named_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with_managers(monkeypatch, "apt-get")
-    both = packages.install("mkfs.ext4", "mkfs.ext2", "mkfs.xfs")
+    both = tools.install("mkfs.ext4", "mkfs.ext2", "mkfs.xfs")
     assert both == "apt-get install e2fsprogs xfsprogs"
-    assert packages.install("no-such-thing") == ""
-    assert packages.missing("sh") == ""
+    assert tools.install("no-such-thing") == ""
+    assert tools.missing("sh") == ""
 
 
 def test_every_program_of_a_local_file_system_is_in_the_table() -> None:
     for name in BACKENDS.names():
         program = getattr(BACKENDS.load(name), "program", None)
         if program is not None:
-            assert packages.install(program), program
+            assert tools.install(program), program
 
 
 def test_the_list_of_packages_is_read_alike_by_the_script(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_list_of_packages_is_read_alike_by_the_script(tmp_path: Path) -> Non
     assert ran.returncode == 2, ran.stdout + ran.stderr
     listed = ran.stdout.partition("to install:")[2].split()
     for name in ("mkfs.xfs", "ceph-mon", "python3-venv", "Python.h", "cc", "libcephfs.so.2"):
-        words = packages.install(name).split()
+        words = tools.install(name).split()
         assert set(words[2:] if words[1] == "install" else words[1:]) <= set(listed), name
     assert "sudo" not in ran.stderr
     assert "needs root" in ran.stderr

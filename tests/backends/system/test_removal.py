@@ -17,7 +17,7 @@ import pytest
 from fsmatrix.backends.cache import bypass
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.system.files.descent import FOLDER, MOST_OPEN, visit
-from fsmatrix.backends.system.removal import empty, remove_tree
+from fsmatrix.backends.system.workfolder import empty, remove_tree
 
 DEEP = 1900  # folders of 10 characters: 19 kB, where a path may have 4095 bytes
 FILES = 200  # descriptors
@@ -109,7 +109,7 @@ def test_what_is_mounted_in_it_stays(tmp_path: Path) -> None:
 REMOVE = """
 import sys
 from pathlib import Path
-from fsmatrix.backends.system.removal import remove_tree
+from fsmatrix.backends.system.workfolder import remove_tree
 print("ready", flush=True)
 sys.stdin.readline()
 remove_tree(Path(sys.argv[1]))

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.results.audits.fairness.fairness import JUDGEMENTS, Judged, fairness
-from fsmatrix.results.audits.fairness.rules import RULES
+from fsmatrix.results.audits.fairness import JUDGEMENTS, RULES, Judged, fairness
 from fsmatrix.results.evidence import deployment as d
 from fsmatrix.results.evidence.deployment import NAMES, Deployment, of_environment
 from fsmatrix.results.evidence.stored import StoredError

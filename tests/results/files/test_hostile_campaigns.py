@@ -11,7 +11,7 @@ import pytest
 
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.results.files.campaign import campaignread
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from tests.results import hostile
 from tests.results.hostile import SECRET, record

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from fsmatrix.results.evidence.evidence import Evidence
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5 import check as hdfcheck
 from fsmatrix.results.files.run import runfile
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.sharing.bundle import Options, bundle
 from tests.ranks import rank

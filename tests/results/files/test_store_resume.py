@@ -6,8 +6,8 @@ import multiprocessing
 import pytest
 
 from fsmatrix.results.case import Case
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.hdf5.schema import SCHEMA_VERSION, NewerSchemaError
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.results.record import RunRecord
 from tests.waiting import PATIENCE

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.results.files import trust
-from fsmatrix.results.files.errors import ResultError
 from fsmatrix.results.files.lock import ShardLock
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from fsmatrix.suite.plan.plan import Request
 from fsmatrix.suite.run.execute import stored_plan

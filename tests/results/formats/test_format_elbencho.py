@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 from fsmatrix.results import iterations
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.formats import elbencho
-from fsmatrix.results.formats.base import Parsed, ParseError
-from fsmatrix.results.formats.registry import recognise
-from fsmatrix.results.metrics import bandwidth, iops, window
-from fsmatrix.results.record import Phase
+from fsmatrix.results.formats.base import Parsed, ParseError, recognise
+from fsmatrix.results.record import Phase, bandwidth, iops, window
 from fsmatrix.suite.importing.imported import Source, records
 from tests.results.damage import damaged
 

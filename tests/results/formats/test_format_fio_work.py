@@ -9,10 +9,9 @@ import pytest
 
 from fsmatrix.results import histogram
 from fsmatrix.results.files.campaign.rows import Row, rows_of
-from fsmatrix.results.formats.base import ParseError
+from fsmatrix.results.formats.base import ParseError, matching
 from fsmatrix.results.formats.fio import parse, refuse_text
 from fsmatrix.results.formats.fio.merge import merge
-from fsmatrix.results.formats.registry import matching
 from fsmatrix.results.record import Phase, RunRecord
 from fsmatrix.suite.importing.imported import Source, records
 from tests.results.fio_outputs import keys, run_of, text_of

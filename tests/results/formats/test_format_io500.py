@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.results.formats import io500
-from fsmatrix.results.formats.base import Note, Parsed, ParseError
-from fsmatrix.results.formats.labels import unlabelled
-from fsmatrix.results.metrics import bandwidth, iops, window
-from fsmatrix.results.record import Phase
+from fsmatrix.results.formats.base import Note, Parsed, ParseError, unlabelled
+from fsmatrix.results.record import Phase, bandwidth, iops, window
 from tests.results.damage import damaged
 
 DATA = Path(__file__).parents[2] / "data" / "io500"

@@ -13,7 +13,7 @@ from fsmatrix.results import iterations
 from fsmatrix.results.formats import ior
 from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.formats.ior.argv import settings
-from fsmatrix.results.metrics import bandwidth, window
+from fsmatrix.results.record import bandwidth, window
 from tests.results.ior_outputs import GOOD, MIB, keys, only, phase, runs, text_of
 
 

@@ -18,7 +18,7 @@ from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.formats.mdtest.argv import Tree, parse_arguments, parse_command
 from fsmatrix.results.formats.mdtest.derived import each_rate
 from fsmatrix.results.formats.mdtest.text import Row
-from fsmatrix.results.metrics import iops, window
+from fsmatrix.results.record import iops, window
 from tests.results.mdtest_outputs import DATA, RANKS, TEXTS, phases
 
 ALL = ["mkdir", "stat-directories", "rename-directories", "rmdir", "create", "stat", "read"]

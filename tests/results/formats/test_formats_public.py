@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.results.formats import dbench, elbencho, fio, io500, ior, mdtest
-from fsmatrix.results.formats.base import Parsed, ParseError
-from fsmatrix.results.formats.labels import runs_of, unlabelled
+from fsmatrix.results.formats.base import (
+    Parsed,
+    ParseError,
+    matching,
+    recognise,
+    runs_of,
+    unlabelled,
+)
 from fsmatrix.results.formats.mdtest.text import Row, contradiction_of
-from fsmatrix.results.formats.registry import matching, recognise
-from fsmatrix.results.metrics import iops, window
+from fsmatrix.results.record import iops, window
 from tests.results.ior_outputs import DATA as IOR
 
 DATA = Path(__file__).parents[2] / "data" / "public"

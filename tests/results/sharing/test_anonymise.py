@@ -13,8 +13,7 @@ from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.record import Finding, Phase, RunRecord
-from fsmatrix.results.sharing.anonymise.anonymise import Anonymiser, ClashError, Learner
-from fsmatrix.results.sharing.anonymise.text import Rewriter
+from fsmatrix.results.sharing.anonymise.anonymise import Anonymiser, ClashError, Learner, Rewriter
 from fsmatrix.results.sharing.anonymise.vocabulary import Vocabulary
 from tests.ranks import rank
 

@@ -5,7 +5,7 @@ import json
 import h5py
 import pytest
 
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.sharing.bundle import Options, bundle
 from tests.archives import unpack

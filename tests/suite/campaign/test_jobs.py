@@ -14,7 +14,7 @@ from fsmatrix.results import published
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.plan.fairness import fairness_of
+from fsmatrix.suite.plan.as_json import fairness_of
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 from fsmatrix.suite.workloads.base import Argv
 

@@ -21,8 +21,8 @@ from fsmatrix.backends.system import workfolder
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.engines.base import EngineKind
+from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.workloads.base import Workload
 from fsmatrix.suite.workloads.dbench import Dbench

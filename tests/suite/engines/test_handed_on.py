@@ -17,8 +17,8 @@ from fsmatrix.backends.ceph.options import RadosOptions
 from fsmatrix.suite.workloads.dbench import DbenchOptions
 from fsmatrix.suite.workloads.fio.free import FREE, OF_JOBS
 from fsmatrix.suite.workloads.fio.options import FioOptions
-from fsmatrix.suite.workloads.ior.options import WORDS, IorOptions
-from fsmatrix.suite.workloads.mdtest.options import EXTRA, MODULES, MdtestOptions
+from fsmatrix.suite.workloads.ior import WORDS, IorOptions
+from fsmatrix.suite.workloads.mdtest import EXTRA, MODULES, MdtestOptions
 from tests.waiting import PATIENCE
 
 BAD: list[tuple[type[Any], dict[str, Any]]] = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.suite.campaign.problems import CampaignError
-from fsmatrix.suite.importing.collection import collection
+from fsmatrix.suite.importing.recognise import collection
 from tests.io500_submissions import old_summary, submission, summary, values, with_outputs
 
 HERE = "Uni/sys/CephFS/2024/submission-1"

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsmatrix.suite.campaign.problems import CampaignError
-from fsmatrix.suite.importing import files
-from fsmatrix.suite.importing.files import BinaryError, UnreadableError, find, read
+from fsmatrix.suite.importing import recognise
 from fsmatrix.suite.importing.labels import compile_pattern, labeller
+from fsmatrix.suite.importing.recognise import BinaryError, UnreadableError, find, read
 from tests.suite.toy_import import tree
 
 
@@ -118,7 +118,7 @@ def test_compressed_files_and_what_is_not_utf8(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LIMIT", 5000)
+    monkeypatch.setattr(recognise, "LIMIT", 5000)
     packed = gzip.compress(os.urandom(2000).hex().encode())
     tree(
         tmp_path,

@@ -14,13 +14,13 @@ from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.questions.findings import findings
 from fsmatrix.results.files.campaign.campaignread import texts_of
-from fsmatrix.results.files.errors import ResultError
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.formats.base import Parsed, totals
 from fsmatrix.suite.campaign.problems import CampaignError
-from fsmatrix.suite.importing.files import find
 from fsmatrix.suite.importing.imported import Source, case_id, records
 from fsmatrix.suite.importing.importing import Import
 from fsmatrix.suite.importing.labels import labeller
+from fsmatrix.suite.importing.recognise import find
 from tests.suite.toy_import import FORMATS, do, results_in, tree
 
 

@@ -19,9 +19,9 @@ from fsmatrix.backends.journal.identity import identity
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.proof import Ground, LeftAlone
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.system.cgroups import hierarchy, memory
-from fsmatrix.backends.system.cgroups.hierarchy import Hierarchy
-from fsmatrix.suite.oltp.task import POSTGRESQL, SQLITE
+from fsmatrix.backends.system.cgroups import memory, throttle
+from fsmatrix.backends.system.cgroups.throttle import Hierarchy
+from fsmatrix.suite.oltp.account import POSTGRESQL, SQLITE
 from fsmatrix.suite.session.programs import Finished
 from tests.suite import oltp_steps
 from tests.suite.oltp_steps import answer, in_background
@@ -127,7 +127,7 @@ def unified(monkeypatch: pytest.MonkeyPatch, root: Path, own: str) -> None:
         **{**vars(mounts.mounts()[0]), "point": str(root), "fstype": "cgroup2", "super_options": ""}
     )
     monkeypatch.setattr(mounts, "mounts", lambda: [mount])
-    monkeypatch.setattr(hierarchy, "PROC_SELF", root.parent / "self")
+    monkeypatch.setattr(throttle, "PROC_SELF", root.parent / "self")
     (root.parent / "self").write_text(f"0::{own}\n")
 
 

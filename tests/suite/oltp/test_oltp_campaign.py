@@ -14,7 +14,7 @@ import pytest
 
 from fsmatrix import analysis
 from fsmatrix.results.files.store import Store
-from fsmatrix.suite.oltp.task import DATA
+from fsmatrix.suite.oltp.account import DATA
 from tests.suite.oltp_steps import left_running, named
 from tests.suite.running import Running, fsmatrix, ranks_of
 

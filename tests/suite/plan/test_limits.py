@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.testbed.ceph.drives import limits_of
+from fsmatrix.backends.testbed.ceph.bringup import limits_of
 from fsmatrix.results.evidence.evidence import Limits
 from fsmatrix.results.files.store import Store
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import Fabric, Site
 from fsmatrix.suite.campaign.yamlio import Tree
-from fsmatrix.suite.plan.installation import Installation
 from fsmatrix.suite.plan.limits import DEVICE, NETWORK, of_target, with_links
-from fsmatrix.suite.plan.plan import Request, build_plan
+from fsmatrix.suite.plan.plan import Installation, Request, build_plan
 from fsmatrix.suite.session.survey import link_speed
 from tests.ranks import rank
 from tests.suite.planning_stubs import HEAD, planned

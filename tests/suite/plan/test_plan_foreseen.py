@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from fsmatrix.backends.base import BACKENDS
 from fsmatrix.backends.player import player
-from fsmatrix.backends.registry import BACKENDS
 from fsmatrix.results.formats.fio.options import FEWEST_OBJECTS
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
-from fsmatrix.suite.plan.installation import Installation
-from fsmatrix.suite.plan.plan import Request, build_plan
+from fsmatrix.suite.plan.plan import Installation, Request, build_plan
 from fsmatrix.suite.workloads.fio.job import sections
 from tests.suite.running import fsmatrix
 

@@ -20,8 +20,7 @@ from fsmatrix.results.process import Process
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.cases import testbeds
-from fsmatrix.suite.plan.installation import Installation
-from fsmatrix.suite.plan.plan import Plan, Request, build_plan
+from fsmatrix.suite.plan.plan import Installation, Plan, Request, build_plan
 from tests.waiting import PATIENCE
 
 AGENT = "DAOS_AGENT_DRPC_DIR"

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.ceph.bindings.login import Login
+from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.ceph.state.health import restarts
-from fsmatrix.backends.testbed.ceph.pools import DATA, RADOS
+from fsmatrix.backends.testbed.ceph.options import DATA, RADOS
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
 from tests.suite import ceph_campaigns as cluster
 from tests.suite.running import fsmatrix, ranks_of

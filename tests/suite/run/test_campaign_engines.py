@@ -20,9 +20,8 @@ import numpy as np
 import pytest
 import xarray
 
-from fsmatrix.results import metrics
 from fsmatrix.results.files.store import Store
-from fsmatrix.results.record import RunRecord
+from fsmatrix.results.record import RunRecord, window
 from tests import asking
 from tests.waiting import PATIENCE
 
@@ -102,7 +101,7 @@ def test_fio_adds_up_over_jobs_and_nodes(runs: Runs, kind: str, nodes: int) -> N
     assert counted == phase.operations.sum(), "histograms add up bin by bin"
     assert 0 < phase.clock_uncertainty < 1
     assert phase.start.min() == 0.0
-    assert metrics.window(phase) < record.duration
+    assert window(phase) < record.duration
     assert ("overlap" in phase.facts) is (nodes == 2)
     hosts = {name.split("/")[1] for name in record.texts if name.endswith("stdout")}
     assert hosts == {f"node{i + 1}" for i in range(nodes)}
@@ -135,7 +134,7 @@ def test_dbench_adds_up_over_nodes(runs: Runs, nodes: int) -> None:
     table = phase.facts["operations"]
     assert phase.operations.sum() == sum(row["count"] for row in table.values())
     assert {"NTCreateX", "Close", "Flush"} <= table.keys()
-    assert metrics.window(phase) == pytest.approx(5.0, rel=0.5)
+    assert window(phase) == pytest.approx(5.0, rel=0.5)
     assert "implicit-warm-up" in {finding.audit for finding in record.findings}
 
 
@@ -174,7 +173,7 @@ def test_mdtest_counts_files(runs: Runs, nodes: int, cache: str) -> None:
     phases = {phase.name: phase for phase in record.phases}
     for name in ("create", "stat", "read", "remove"):
         assert phases[name].operations.sum() == 40 * 2 * nodes
-        assert metrics.window(phases[name]) > 0
+        assert window(phases[name]) > 0
     empty = "empty-read" in {finding.audit for finding in record.findings}
     assert empty is (cache == "cold")
     assert phases["read"].bytes.sum() == (0 if cache == "cold" else 3901 * 40 * 2 * nodes)

@@ -9,8 +9,7 @@ import pytest
 from fsmatrix.backends.pace import Pace
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.plan.estimate import attach_seconds, run_seconds
-from fsmatrix.suite.plan.installation import Installation
-from fsmatrix.suite.plan.plan import Plan, Request, build_plan
+from fsmatrix.suite.plan.plan import Installation, Plan, Request, build_plan
 from fsmatrix.suite.run.events import Event, Facts
 from fsmatrix.suite.run.forecast import ATTACH, RUN, Forecast, Share
 

@@ -22,15 +22,14 @@ from fsmatrix.results.audits import judged
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.formats.base import Parsed, totals
-from fsmatrix.results.metrics import window
-from fsmatrix.results.record import Monitor
+from fsmatrix.results.record import Monitor, window
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpirun import Mpirun
+from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.stopping import Interrupted, StopFlag
 from fsmatrix.suite.workloads.base import (
@@ -43,8 +42,7 @@ from fsmatrix.suite.workloads.base import (
     WorkloadOptions,
 )
 from fsmatrix.suite.workloads.metadata import Metadata, MetadataOptions
-from fsmatrix.suite.workloads.pattern import Pattern
-from fsmatrix.suite.workloads.pattern.options import PatternOptions
+from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 from tests.suite import probe
 from tests.suite.sessions import runner_like, runner_on, started
 from tests.waiting import PATIENCE
@@ -382,7 +380,7 @@ def test_metadata_record(runner: Runner) -> None:
 
 CLOCKS = """
 from mpi4py import MPI
-from fsmatrix.suite.session.clock import measure
+from fsmatrix.suite.session.stream import measure
 from fsmatrix.suite.session.comm import MpiComm
 comm = MpiComm(MPI.COMM_WORLD)
 kernel = "kernel-%d" % (comm.rank // 2)

@@ -14,8 +14,8 @@ from fsmatrix.backends.access import Access
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.formats.base import Note, Parsed, ParseError, totals
 from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.workloads.base import Argv, Footprint, Output, Step, Workload, WorkloadOptions
 from tests.suite.sessions import runner_on, started
 

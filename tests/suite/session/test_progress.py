@@ -16,7 +16,7 @@ from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.backends.player.player import PlayerOptions, open_player
 from fsmatrix.suite.session import programs
 from fsmatrix.suite.session.players.apart import ApartPlayer
-from fsmatrix.suite.session.progress import Progress, telling
+from fsmatrix.suite.session.wire import Progress, telling
 from tests.backends.playing import chunk, op
 from tests.waiting import until
 

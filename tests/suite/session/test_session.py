@@ -21,14 +21,13 @@ from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.base import Launcher, Probe, find_library
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.registry import LAUNCHERS
-from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.client.client import Launched, Session
 from fsmatrix.suite.session.client.death import (
     DeadlinePassed,
     SessionDied,
     SessionError,
     explain_death,
 )
-from fsmatrix.suite.session.client.launched import Launched
 from fsmatrix.suite.session.client.orphaned_sessions import Scratch
 from fsmatrix.suite.session.messages import Answers, Argv, Call, Function, RankOutput, in_rows
 from fsmatrix.suite.session.stopping import Interrupted, StopFlag

@@ -15,12 +15,11 @@ from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.record import RunRecord
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.launchers.mpirun import Mpirun
+from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.run.spec import RunSpec, Settings
 from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.client.death import explain_death
-from fsmatrix.suite.workloads.pattern import Pattern
-from fsmatrix.suite.workloads.pattern.options import PatternOptions
+from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 from tests.ranks import rank
 from tests.suite.sessions import runner_on, started
 from tests.waiting import PATIENCE

@@ -9,7 +9,7 @@ import pytest
 
 from fsmatrix.results.histogram import dense, sparse
 from fsmatrix.suite.session.comm import SoloComm
-from fsmatrix.suite.session.reduction import put_together
+from fsmatrix.suite.session.stream import put_together
 from tests.suite.thread_ranks import in_ranks
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.mpirun import Mpirun
-from fsmatrix.suite.session import clock
+from fsmatrix.suite.session import stream
 from fsmatrix.suite.session.messages import Command, in_rows
-from fsmatrix.suite.session.world import FAN, World
+from fsmatrix.suite.session.serve import FAN, World
 from tests.ranks import rank
 from tests.waiting import PATIENCE
 
@@ -62,23 +62,23 @@ def test_a_command_reaches_every_addressed_node_once(count: int) -> None:
     assert FAN ** (hops - 1) < max(count, 2)
 
 
-@pytest.mark.parametrize("count", [1, 2, clock.FAN, clock.FAN + 1, 100, 600])
+@pytest.mark.parametrize("count", [1, 2, stream.FAN, stream.FAN + 1, 100, 600])
 def test_clocks_are_compared_along_a_tree(count: int) -> None:
     hops = {0: 0}
-    for knowing, asking in clock.pairs(count):
+    for knowing, asking in stream.pairs(count):
         assert asking not in hops
         hops[asking] = hops[knowing] + 1  # who answers knows the time already
     assert sorted(hops) == list(range(count))
-    answered = [asking for knowing, asking in clock.pairs(count) if knowing == 0]
-    rounds = sum(clock.FAN**digits < count for digits in range(10))
+    answered = [asking for knowing, asking in stream.pairs(count) if knowing == 0]
+    rounds = sum(stream.FAN**digits < count for digits in range(10))
     assert max(hops.values()) <= rounds
-    assert len(answered) <= (clock.FAN - 1) * rounds
+    assert len(answered) <= (stream.FAN - 1) * rounds
 
 
 TREES = """
 import json
 from mpi4py import MPI
-from fsmatrix.suite.session.clock import measure
+from fsmatrix.suite.session.stream import measure
 from fsmatrix.suite.session.comm import MpiComm
 world = MpiComm(MPI.COMM_WORLD)
 told = {}
@@ -110,7 +110,7 @@ def test_trees_over_mpi() -> None:
     found = Mpirun.probe()
     if not found.ok:
         pytest.skip(found.reason)
-    ranks = clock.FAN + 2
+    ranks = stream.FAN + 2
     launcher = Mpirun(found)
     command = launcher.command([sys.executable, "-P", "-c", TREES], Geometry(1, ranks), {})
     done = subprocess.run(
@@ -131,4 +131,4 @@ def test_trees_over_mpi() -> None:
     offsets = [answer["offset"] for answer in answers]
     assert offsets[0] == [0, 0]
     assert all(abs(offset) <= bound for offset, bound in offsets)
-    assert offsets[clock.FAN + 1][1] > offsets[1][1], "the second hop adds to the first's bound"
+    assert offsets[stream.FAN + 1][1] > offsets[1][1], "the second hop adds to the first's bound"

@@ -12,14 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsmatrix.suite.workloads.streams.lhcb import events as generator
-from fsmatrix.suite.workloads.streams.lhcb.columns import ALL, EVENT_BYTES, READ, READ_BYTES, share
 from fsmatrix.suite.workloads.streams.lhcb.selection import (
+    ALL,
     BINS,
+    EVENT_BYTES,
     HIGH,
     KAON,
     LOW,
+    READ,
+    READ_BYTES,
     Selected,
     select,
+    share,
 )
 from tests.suite.rntuple_workload import finite, sample
 

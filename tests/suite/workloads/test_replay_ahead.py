@@ -12,7 +12,7 @@ import pytest
 
 from fsmatrix.backends.player.ops import Chunk, Kind, Place
 from fsmatrix.suite.workloads.streams.replay import generate
-from fsmatrix.suite.workloads.streams.replay.ahead import ahead
+from fsmatrix.suite.workloads.streams.replay.generate import ahead
 from fsmatrix.traces.model import TraceError
 from tests.suite.replay_workload import Recorder, case_of, play, trace, workload
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsmatrix.backends.player import mixing
+from fsmatrix.backends.player import ops
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind, Place
 from fsmatrix.suite.workloads.streams import pattern
 from fsmatrix.suite.workloads.streams.pattern import CHUNK_OPS, Task, generate, part_of
@@ -45,14 +45,14 @@ def data(task: Task, where: Place) -> Any:
 # -- numbers ---------------------------------------------------------------------------------
 @given(n=st.integers(1, 5000), key=st.integers(0, 2**64 - 1))
 def test_permuted_is_a_permutation(n: int, key: int) -> None:
-    image = mixing.permuted(np.arange(n, dtype=np.int64), n, key)
+    image = ops.permuted(np.arange(n, dtype=np.int64), n, key)
     assert np.array_equal(np.sort(image), np.arange(n))
 
 
 @pytest.mark.parametrize("n", [10**9, 2**32, 2**32 + 12345, 10**15])
 def test_permuted_is_injective_where_nobody_can_look_at_all_of_it(n: int) -> None:
     index = np.unique(np.linspace(0, n - 1, 200_000).astype(np.int64))
-    image = mixing.permuted(index.copy(), n, 99)
+    image = ops.permuted(index.copy(), n, 99)
     assert image.min() >= 0
     assert image.max() < n
     assert len(np.unique(image)) == len(index)
@@ -63,7 +63,7 @@ def test_permuted_is_injective_where_nobody_can_look_at_all_of_it(n: int) -> Non
 def test_permuted_leaves_no_order_behind() -> None:
     """Neighbours are as far from each other as in a random order (n / 3 on average)."""
     n = 1 << 16
-    image = mixing.permuted(np.arange(n, dtype=np.int64), n, 5)
+    image = ops.permuted(np.arange(n, dtype=np.int64), n, 5)
     steps = np.diff(image)
     assert np.abs(steps).mean() == pytest.approx(n / 3, rel=0.02)
     assert len(np.unique(steps)) > n / 3  # a full-cycle generator would have one or two
@@ -73,8 +73,7 @@ def test_permuted_leaves_no_order_behind() -> None:
 def test_first_block_depends_on_the_key_evenly() -> None:
     n = 100
     first = [
-        int(mixing.permuted(np.zeros(1, dtype=np.int64), n, mixing.mix(key))[0])
-        for key in range(20_000)
+        int(ops.permuted(np.zeros(1, dtype=np.int64), n, ops.mix(key))[0]) for key in range(20_000)
     ]
     counts = np.bincount(first, minlength=n)
     expected = 20_000 / n
@@ -84,25 +83,25 @@ def test_first_block_depends_on_the_key_evenly() -> None:
 
 @given(n=st.integers(1, 2**40), key=st.integers(0, 2**64 - 1))
 def test_drawn_stays_in_range(n: int, key: int) -> None:
-    values = mixing.drawn(np.arange(100, dtype=np.int64), n, key)
+    values = ops.drawn(np.arange(100, dtype=np.int64), n, key)
     assert values.min() >= 0
     assert values.max() < n
 
 
 def test_drawn_is_even_and_repeats() -> None:
-    counts = np.bincount(mixing.drawn(np.arange(100_000, dtype=np.int64), 100, 3), minlength=100)
+    counts = np.bincount(ops.drawn(np.arange(100_000, dtype=np.int64), 100, 3), minlength=100)
     assert counts.min() > 800
     assert counts.max() < 1200
-    draws = mixing.drawn(np.arange(1000, dtype=np.int64), 1000, 3)
+    draws = ops.drawn(np.arange(1000, dtype=np.int64), 1000, 3)
     assert 560 < len(np.unique(draws)) < 700  # 1 - 1/e of them
 
 
 def test_numbers_are_the_same_everywhere() -> None:
     """Recorded values: another machine, numpy or byte order must give these."""
-    assert mixing.mix(1, 2, 3) == RECORDED_MIX
-    assert mixing.salt("read") == RECORDED_SALT
-    assert mixing.permuted(np.arange(8, dtype=np.int64), 1000, 7).tolist() == RECORDED_PERMUTED
-    assert mixing.drawn(np.arange(8, dtype=np.int64), 1000, 7).tolist() == RECORDED_DRAWN
+    assert ops.mix(1, 2, 3) == RECORDED_MIX
+    assert ops.salt("read") == RECORDED_SALT
+    assert ops.permuted(np.arange(8, dtype=np.int64), 1000, 7).tolist() == RECORDED_PERMUTED
+    assert ops.drawn(np.arange(8, dtype=np.int64), 1000, 7).tolist() == RECORDED_DRAWN
 
 
 # -- coverage --------------------------------------------------------------------------------
@@ -377,14 +376,13 @@ def test_chunks_already_given_stay_as_they_are() -> None:
 
 def test_ranks_import_little() -> None:
     """Generators run in MPI ranks: numpy, the standard library and the op stream only."""
-    for module in (pattern, mixing):
+    for module in (pattern, ops):
         tree = ast.parse(Path(str(module.__file__)).read_text())
         names = {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         names |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
         ours = {name for name in names if name.startswith("fsmatrix")}
         assert ours <= {
             "fsmatrix.backends.player.ops",
-            "fsmatrix.backends.player.mixing",
             "fsmatrix.results.evidence.stored",  # these two: the standard library only
             "fsmatrix.results.evidence.values",
         }
@@ -392,6 +390,7 @@ def test_ranks_import_little() -> None:
             "__future__",
             "collections",
             "dataclasses",
+            "enum",
             "functools",
             "numpy",
             "typing",

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import ParseError
 from fsmatrix.suite.campaign.problems import CampaignError
-from fsmatrix.suite.cases.factors import default_options, normal_option
+from fsmatrix.suite.cases.resolve import default_options, normal_option
 from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.dbench import read
 from fsmatrix.suite.plan.plan import Request, build_plan

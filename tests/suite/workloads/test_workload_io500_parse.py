@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsmatrix.results import metrics
+from fsmatrix.results import record
 from fsmatrix.results.formats.base import ParseError, totals
 from fsmatrix.results.formats.io500.score import BANDWIDTHS, RATES, score
 from fsmatrix.results.formats.io500.score import PHASES as SCORED
@@ -200,7 +200,7 @@ def test_real_outputs_give_every_phase_and_a_score() -> None:
     random = found[RANDOM]
     assert random.operations.tolist() == [50742, 50742]  # worn out to the busiest
     assert random.bytes.sum() == 2 * 50742 * 4096
-    assert metrics.bandwidth(random) / (1 << 20) == pytest.approx(321.60, rel=1e-3)
+    assert record.bandwidth(random) / (1 << 20) == pytest.approx(321.60, rel=1e-3)
     assert random.facts["stonewall_seconds"] == 1.0
     assert "synced" not in random.facts
     assert not [note for note in run.notes if note.key == "left-out"]
@@ -220,7 +220,7 @@ def test_real_outputs_give_every_phase_and_a_score() -> None:
     assert shifts["read-ior-easy"] == "none"
     assert shifts["stat-mdtest-easy"] == "rank"
     assert shifts["read-mdtest-hard"] == "none"  # two ranks further, of two
-    assert metrics.window(found["create-mdtest-hard"]) > 1.0
+    assert record.window(found["create-mdtest-hard"]) > 1.0
 
 
 @pytest.mark.parametrize("name", [name for name in IN_ORDER if name != "find"])

@@ -14,8 +14,8 @@ from fsmatrix.results.case import Case, Geometry
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.ior_mdtest import KIND, mdtest_of
+from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.run.spec import RunSpec, Settings
 from tests.suite.io500_workload import IN_ORDER, workload
 from tests.suite.sessions import runner_on, started
 

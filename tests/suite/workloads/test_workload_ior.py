@@ -15,8 +15,7 @@ from fsmatrix.results.case import Case
 from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.ior import KIND, read
 from fsmatrix.suite.workloads.base import Argv
-from fsmatrix.suite.workloads.ior import Ior
-from fsmatrix.suite.workloads.ior.options import IorOptions
+from fsmatrix.suite.workloads.ior import Ior, IorOptions
 from tests.suite.ior_workload import (
     MIB,
     PATH,

@@ -13,8 +13,7 @@ from fsmatrix.results.case import Case
 from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.mdtest import read
 from fsmatrix.suite.workloads.base import Argv, Step
-from fsmatrix.suite.workloads.mdtest import Mdtest
-from fsmatrix.suite.workloads.mdtest.options import MdtestOptions
+from fsmatrix.suite.workloads.mdtest import Mdtest, MdtestOptions
 from tests.suite.mdtest_workload import (
     NEW,
     OLD,

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.player.ops import Kind, Place
 from fsmatrix.backends.player.player import PlayerOptions, PlayerResult, open_player
-from fsmatrix.results import metrics
+from fsmatrix.results import record
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.record import Phase
 from fsmatrix.suite.engines.base import Engine
@@ -220,7 +220,7 @@ def test_rates_count_files_not_calls(tmp_path: Path) -> None:
             )
             outputs.append(Output(step.name, "", 0, phase=phase))
     mkdir, create = work.parse(case, outputs).phases
-    assert (metrics.iops(mkdir), metrics.iops(create)) == (25.0, 25.0)
+    assert (record.iops(mkdir), record.iops(create)) == (25.0, 25.0)
     assert create.facts == {"clock": "tsc", "calls": 250, "calls_per_item": 5}
     assert mkdir.facts["calls_per_item"] == 1
 

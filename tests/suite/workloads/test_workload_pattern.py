@@ -16,14 +16,12 @@ from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.player import content
-from fsmatrix.backends.player.drivers import DRIVERS
-from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind, Place
+from fsmatrix.backends.player.ops import DRIVERS, OP, Chunk, Flag, Kind, Place
 from fsmatrix.backends.player.player import PlayerOptions, open_player
 from fsmatrix.results.case import Case, Geometry
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Step, Stream
-from fsmatrix.suite.workloads.pattern import Pattern
-from fsmatrix.suite.workloads.pattern.options import PatternOptions
+from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 from fsmatrix.suite.workloads.streams.pattern import name_of
 
 KIB = 1024

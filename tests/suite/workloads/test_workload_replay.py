@@ -15,7 +15,7 @@ from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.player.ops import Chunk, Kind
 from fsmatrix.results.case import Case
 from fsmatrix.suite.workloads.base import Stream
-from fsmatrix.suite.workloads.streams.replay.prepared import prepared
+from fsmatrix.suite.workloads.streams.replay.tree import prepared
 from fsmatrix.traces.model import Operation
 from tests.suite.replay_workload import (
     ACCESS,
@@ -409,7 +409,7 @@ def test_files_that_are_together_larger_than_64_bits_hold(tmp_path: Path) -> Non
 
 
 def test_kinds_that_a_driver_lacks_are_no_obstacle(simple: str) -> None:
-    from fsmatrix.backends.player.drivers import DRIVERS
+    from fsmatrix.backends.player.ops import DRIVERS
 
     needs = workload(trace=simple).footprint(case_of())
     assert needs.kinds <= DRIVERS["rados"].kinds

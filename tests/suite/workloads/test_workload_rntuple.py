@@ -27,9 +27,8 @@ from fsmatrix.results.record import RunRecord
 from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.root import KIND as ROOT_KIND
 from fsmatrix.suite.workloads.base import Argv
-from fsmatrix.suite.workloads.rntuple import Rntuple
-from fsmatrix.suite.workloads.rntuple.options import RntupleOptions
-from fsmatrix.suite.workloads.streams.lhcb.columns import READ_BYTES
+from fsmatrix.suite.workloads.rntuple import Rntuple, RntupleOptions
+from fsmatrix.suite.workloads.streams.lhcb.selection import READ_BYTES
 from tests.suite.rntuple_workload import (
     COMPRESSIONS,
     EVENTS,

@@ -19,10 +19,9 @@ from fsmatrix.results.files.campaign import observed
 from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.record import Monitor
 from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.oltp.task import RESULT, TASK
+from fsmatrix.suite.oltp.account import RESULT, TASK
 from fsmatrix.suite.workloads.base import Argv, Output
-from fsmatrix.suite.workloads.tpcc import Tpcc
-from fsmatrix.suite.workloads.tpcc.options import REFUSED, SETTINGS, TpccOptions
+from fsmatrix.suite.workloads.tpcc import REFUSED, SETTINGS, Tpcc, TpccOptions
 
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE = Engine("postgresql", "15.1", "/opt/pg/bin/postgres")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fsmatrix.traces.capture import order, strace
+from fsmatrix.traces.capture import strace, system
 from fsmatrix.traces.model import TraceError
 from fsmatrix.traces.reader import opened
 from fsmatrix.traces.writer import writing
@@ -192,7 +192,7 @@ def test_times_that_go_back(tmp_path: Path) -> None:
 def test_times_that_go_back_further_than_can_be_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(order, "BLOCK", 2)
+    monkeypatch.setattr(system, "BLOCK", 2)
     seconds = (10, 12, 13, 14, 11, 15)
     got = read(tmp_path, *(f'1 17000000{at}.0 mkdir("{at}", 0777) = 0' for at in seconds))
     assert got.said == [f"mkdir {at}" for at in (10, 12, 13, 14, 11, 15)]
@@ -204,7 +204,7 @@ def test_memory_does_not_grow_with_the_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A text four times as long needs no more."""
-    monkeypatch.setattr(order, "BLOCK", 1024)
+    monkeypatch.setattr(system, "BLOCK", 1024)
     part = ['1 pread64(3, ""..., 10, 100) = 10', '1 stat("b", 0x1) = -1 ENOENT (No such file)']
     peaks = []
     for count in (5_000, 20_000):

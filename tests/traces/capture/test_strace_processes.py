@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsmatrix.traces.capture import order
+from fsmatrix.traces.capture import system
 from fsmatrix.traces.capture.processes import OpenFile, Table
 from tests.traces.capture.texts import read
 
@@ -303,7 +303,7 @@ def test_both_parts_of_a_call_that_lasted_keep_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Operations are written while others of the same call are still to come."""
-    monkeypatch.setattr(order, "BLOCK", 4)
+    monkeypatch.setattr(system, "BLOCK", 4)
     got = read(
         tmp_path,
         OPEN,

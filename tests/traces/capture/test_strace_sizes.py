@@ -9,8 +9,8 @@ import pytest
 
 from fsmatrix.traces.capture import snapshot, strace
 from fsmatrix.traces.capture.files import DIRECTORY, LOOSE
+from fsmatrix.traces.model import Roots
 from fsmatrix.traces.reader import opened
-from fsmatrix.traces.roots import Roots
 from fsmatrix.traces.writer import writing
 from tests.traces.capture.texts import read, text
 

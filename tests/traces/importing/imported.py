@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fsmatrix.backends.player.ops import Kind
-from fsmatrix.traces.importing.importing import import_traces
+from fsmatrix.traces.importing.base import import_traces
 from fsmatrix.traces.model import Header
 from fsmatrix.traces.reader import opened
 

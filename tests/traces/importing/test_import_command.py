@@ -9,8 +9,7 @@ import pytest
 
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results.registry import UnknownName
-from fsmatrix.traces.importing.importing import import_traces
-from fsmatrix.traces.importing.registry import IMPORTERS
+from fsmatrix.traces.importing.base import IMPORTERS, import_traces
 from fsmatrix.traces.model import TraceError
 from tests.suite.running import fsmatrix
 from tests.traces.importing.imported import trace_of

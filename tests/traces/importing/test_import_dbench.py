@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.traces.importing.importing import import_traces
+from fsmatrix.traces.importing.base import import_traces
 from fsmatrix.traces.model import ABSENT, TraceError
 from fsmatrix.traces.reader import opened
 from tests.traces.importing.imported import imported

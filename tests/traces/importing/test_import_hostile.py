@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsmatrix.traces.importing.base import MOST_UNSEEN
-from fsmatrix.traces.importing.importing import import_traces
+from fsmatrix.traces.importing.base import MOST_UNSEEN, import_traces
 from fsmatrix.traces.model import TraceError
 from fsmatrix.traces.reader import opened
 from tests.traces.importing.imported import imported

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fsmatrix.backends.access import Access, DeviceAccess, expect
 from fsmatrix.backends.base import (
     Backend,
+    BackendOptions,
     CacheMethod,
     Evidence,
     ProvisionContext,
@@ -25,21 +29,237 @@ from fsmatrix.backends.base import (
 )
 from fsmatrix.backends.cache import RESIDUE
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import owned_dirs
+from fsmatrix.backends.journal import journal
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import deployment, images, provenance
 from fsmatrix.backends.local.deployment import Filesystem
-from fsmatrix.backends.local.devices.bare import claims, emulated, held
-from fsmatrix.backends.local.devices.bare.options import DeviceOptions
+from fsmatrix.backends.local.devices import limits
+from fsmatrix.backends.local.devices.bare import claims
+from fsmatrix.backends.local.devices.bare.claims import Disk, disk_of
+from fsmatrix.backends.local.devices.emulated import Rates
 from fsmatrix.backends.local.mounts import mounting
-from fsmatrix.backends.system import devices, packages
+from fsmatrix.backends.system import devices, tools
+from fsmatrix.backends.system.cgroups.throttle import Limits
 from fsmatrix.backends.system.files import residency
-from fsmatrix.backends.system.removal import remove_tree
+from fsmatrix.backends.system.workfolder import remove_tree
 from fsmatrix.results.evidence.deployment import DURABLE, NONE, WRITE_BACK, Deployment
 from fsmatrix.results.evidence.stored import read
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, inside, positive, text
+from fsmatrix.results.evidence.values import (
+    Json,
+    JsonObject,
+    Level,
+    Scalar,
+    inside,
+    mapping,
+    positive,
+    text,
+    whole,
+)
 from fsmatrix.results.process import boot_id
-from fsmatrix.results.units import format_size
+from fsmatrix.results.units import PositiveSize, format_size
+
+# The claim of a node leader on its device, held from mount to unmount, and its node for runs.
+
+
+@dataclass(frozen=True)
+class Held:
+    """A claimed device of this process."""
+
+    descriptor: int  # O_RDWR | O_EXCL
+    disk: Disk
+    device: str
+
+    ALL: ClassVar[dict[str, Held]] = {}  # of this process, by the path of the access
+
+    @property
+    def path(self) -> str:
+        """By which wipefs opens the very same node."""
+        return f"/proc/{os.getpid()}/fd/{self.descriptor}"
+
+
+def take(access: DeviceAccess) -> None:
+    """Look at everything again, then claim the device; BackendError if anything is different."""
+    if access.path in Held.ALL:
+        look(access)
+        return
+    with claims.opened(access.device) as handle:
+        identity = claims.disk(handle)
+        _same(access, identity)
+        if reason := claims.refusal(handle, str(access.details["destroy"])):
+            raise BackendError(reason)
+        descriptor = claims.claim(handle, os.O_RDWR)
+    held = Held(descriptor, identity, access.device)
+    try:  # again, now that nobody else can come between
+        _unchanged(access, held)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    Held.ALL[access.path] = held
+
+
+def look(access: DeviceAccess) -> Held:
+    """The claim, after a look whether the device is still that one and carries nothing.
+
+    BackendError if not, or if this process has claimed none.
+    """
+    held = of(access)
+    _unchanged(access, held)
+    return held
+
+
+def recognise(access: DeviceAccess) -> None:
+    """By its number alone, in any process; BackendError if it has gone or is another one."""
+    major, minor = text(inside(access.details, "disk"), "number").split(":")
+    _same(access, disk_of(os.makedev(int(major), int(minor)), access.device))
+
+
+def of(access: DeviceAccess) -> Held:
+    """The claim of this process; BackendError if it has none."""
+    if access.path not in Held.ALL:
+        raise BackendError(f"{access.device} is not claimed by this process")
+    return Held.ALL[access.path]
+
+
+def give_back(access: DeviceAccess) -> None:
+    """End the claim; harmless if there is none."""
+    if held := Held.ALL.pop(access.path, None):
+        os.close(held.descriptor)
+
+
+def make_node(access: DeviceAccess, folder: Path) -> None:
+    """The device's node in a run's folder, made by the number that was claimed."""
+    held = look(access)
+    folder.mkdir(exist_ok=True)
+    number = os.fstat(held.descriptor).st_rdev
+    node = folder / DeviceAccess.NODE
+    try:
+        os.mknod(node, stat.S_IFBLK | 0o600, number)
+    except FileExistsError:
+        facts = node.lstat()
+        if not stat.S_ISBLK(facts.st_mode) or facts.st_rdev != number:
+            raise BackendError(f"{node} is not the node of {access.device}") from None
+    except OSError as error:
+        raise BackendError(
+            f"{node} cannot be made: {error.strerror} (a container needs CAP_MKNOD)"
+        ) from error
+
+
+def _unchanged(access: DeviceAccess, held: Held) -> None:
+    identity = disk_of(os.fstat(held.descriptor).st_rdev, access.device)
+    _same(access, identity)
+    reason = claims.state_refusal(identity, access.device) or claims.consent_refusal(
+        identity, access.device, str(access.details["destroy"])
+    )
+    if reason := reason or claims.signature_refusal(held.path, access.device):
+        raise BackendError(reason)
+
+
+def _same(access: DeviceAccess, identity: Disk) -> None:
+    """Whether it is the device that the conductor looked at."""
+    expected = inside(access.details, "disk")
+    if asdict(identity) != expected:
+        changed = [name for name, value in asdict(identity).items() if expected.get(name) != value]
+        raise BackendError(
+            f"{access.device} is not the device that was looked at before: other "
+            f"{', '.join(changed)}"
+        )
+
+
+# Options of the backend `device`.
+
+
+class EmulatedDevice(BaseModel):
+    """A throttled loop device on an image of the suite's own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    size: PositiveSize = Field(256 << 20, description="bytes")
+    iops: Rates = Field(description="what it can do")
+
+
+class DeviceOptions(BackendOptions):
+    """Either a device and the word that it may be destroyed, or an emulated one."""
+
+    device: str = Field("", description="the block device: /dev/disk/by-id/nvme-...")
+    destroy: str = Field(
+        "",
+        description="serial number of the device whose content may be destroyed; `no-signature` "
+        "where it has none",
+    )
+    buffered: bool = Field(
+        False, description="through the page cache of the device, not by direct I/O"
+    )
+    emulated: EmulatedDevice | None = Field(
+        None, description="instead: a throttled loop device of this machine"
+    )
+
+    @field_validator("device")
+    @classmethod
+    def _device(cls, value: str) -> str:
+        if value and (not value.startswith("/dev/") or "\0" in value or ".." in value.split("/")):
+            raise ValueError(f"device must be a path below /dev, not {value!r}")
+        return value
+
+    @field_validator("destroy", mode="before")
+    @classmethod
+    def _destroy(cls, value: Any) -> Any:
+        if isinstance(value, int | float):
+            raise ValueError(f"name the serial number, as text in quotes, not {value!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _either(self) -> DeviceOptions:
+        if bool(self.device) == (self.emulated is not None):
+            raise ValueError("give either device or emulated")
+        if self.device and not self.destroy:
+            raise ValueError(
+                "destroy must name the serial number of the device whose content may be destroyed "
+                "(`no-signature` where it has none): lsblk --nodeps --output NAME,SERIAL"
+            )
+        if self.emulated and self.destroy:
+            raise ValueError("destroy needs device: an emulated device belongs to the suite")
+        return self
+
+
+# An emulated bare device: a throttled loop device on an image of the suite's own.
+
+
+def refusal() -> str:
+    """Why it cannot be made here (empty: it can)."""
+    return images.loop_refusal() or limits.refusal()
+
+
+def make(options: EmulatedDevice, context: ProvisionContext) -> JsonObject:
+    """Attach the image (made once, every byte written); not throttled yet."""
+    context.state.mkdir(parents=True, exist_ok=True)
+    image = images.image_for(context, options.size)
+    device, _ = images.attach(image, context.journal, "required")
+    try:
+        images.forbid_discard(device)
+    except BaseException:
+        images.detach(device, context.journal, str(image.facts["path"]))
+        raise
+    rates = Limits(read_operations=options.iops.read, write_operations=options.iops.write)
+    return {"device": device, "image": str(image.facts["path"]), "limits": vars(rates)}
+
+
+def throttle(attached: JsonObject, journal: Journal) -> None:
+    """Limit what this process's cgroup does on it."""
+    rates = mapping(attached, "limits")
+    wanted = Limits(**{name: whole(rates, name) for name in rates})
+    limits.impose(text(attached, "device"), wanted, journal)
+
+
+def lift(attached: JsonObject, journal: Journal) -> None:
+    """Undo `throttle`; harmless where that is done."""
+    limits.lift(text(attached, "device"), journal)
+
+
+def release(attached: JsonObject, journal: Journal) -> None:
+    """Lift the limit and detach it; the image stays until the campaign ends."""
+    lift(attached, journal)
+    images.detach(text(attached, "device"), journal, text(attached, "image"))
+
 
 CLASS = "device_class"  # attribute of targets
 NODES = Path("/dev")  # device nodes work here; elsewhere a mount may be nodev
@@ -66,7 +286,7 @@ class Device(Backend):
     @classmethod
     def check(cls) -> Usable:
         """Root, and the program that knows signatures."""
-        reason = mounting.root_refusal() or packages.missing("wipefs")
+        reason = mounting.root_refusal() or tools.missing("wipefs")
         return Usable(not reason, f"kernel {os.uname().release}" if not reason else "", reason)
 
     def refusal(self) -> str:
@@ -74,7 +294,7 @@ class Device(Backend):
         if mounting.root_refusal():
             return ""
         if self._chosen.emulated:
-            return emulated.refusal()
+            return refusal()
         try:
             with claims.opened(self._chosen.device) as handle:
                 return claims.refusal(handle, self._chosen.destroy)
@@ -139,7 +359,7 @@ class Device(Backend):
         attached: JsonObject = {}
         device, destroy = chosen.device, chosen.destroy
         if chosen.emulated:
-            attached = emulated.make(chosen.emulated, context)
+            attached = make(chosen.emulated, context)
             device, destroy = text(attached, "device"), claims.NO_SIGNATURE
         try:
             with claims.opened(device) as handle:
@@ -147,7 +367,7 @@ class Device(Backend):
                 if reason := claims.refusal(handle, destroy):
                     raise BackendError(reason)
                 disk = claims.disk(handle)
-            folder = owned_dirs.make_tree(NODES, context.tag, context.journal)
+            folder = journal.make_tree(NODES, context.tag, context.journal)
         except BaseException:
             self._let_go(attached, context.journal)
             raise
@@ -160,7 +380,7 @@ class Device(Backend):
             "host": socket.gethostname(),
             **({"emulated": attached} if attached else {}),
         }
-        path = str(folder / owned_dirs.DATA)
+        path = str(folder / journal.DATA)
         return DeviceAccess(
             self.name, context.target, details, device, path, direct=not chosen.buffered
         )
@@ -169,8 +389,8 @@ class Device(Backend):
         """Remove the nodes, look at what the device carries now, and unlock it."""
         bare, attached = _bare(access), inside(access.details, "emulated")
         try:
-            held.give_back(bare)
-            owned_dirs.release_tree(
+            give_back(bare)
+            journal.release_tree(
                 Path(text(bare.details, "tree")), text(bare.details, "tag"), context.journal
             )
             if not attached:
@@ -186,7 +406,7 @@ class Device(Backend):
             os.close(self._lock)
             self._lock = None
         if attached:
-            emulated.release(attached, journal)
+            release(attached, journal)
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove the image of an emulated device."""
@@ -254,21 +474,21 @@ class Device(Backend):
                 f"{bare.device} of target {access.target} was looked at on host "
                 f"{bare.details['host']}: a device cannot be used from {socket.gethostname()}"
             )
-        held.take(bare)
+        take(bare)
         if attached := inside(bare.details, "emulated"):
-            emulated.throttle(attached, journal)
+            throttle(attached, journal)
 
     @classmethod
     def unmount(cls, access: Access, journal: Journal) -> None:
         """End the claim; harmless if there is none."""
-        held.give_back(_bare(access))
+        give_back(_bare(access))
         if attached := inside(access.details, "emulated"):
-            emulated.lift(attached, journal)
+            lift(attached, journal)
 
     @classmethod
     def guard(cls, access: Access) -> None:
         """The device is still that one, still claimed, and carries nothing."""
-        held.look(_bare(access))
+        look(_bare(access))
 
     @classmethod
     def run_root(cls, access: Access, name: str) -> str:
@@ -279,7 +499,7 @@ class Device(Backend):
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
         """A folder with the device's node."""
         del programs
-        held.make_node(_bare(access), Path(cls.run_root(access, name)))
+        make_node(_bare(access), Path(cls.run_root(access, name)))
 
     @classmethod
     def remove_run(cls, access: Access, name: str) -> None:
@@ -295,7 +515,7 @@ class Device(Backend):
         bare = _bare(access)
         if state not in cls.cache_states:
             raise BackendError(f"{cls.name} cannot reach cache state {state!r}")
-        descriptor = held.of(bare).descriptor
+        descriptor = of(bare).descriptor
         before = residency.resident_of_device(descriptor)
         os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -321,14 +541,14 @@ class Device(Backend):
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
         """Write back the page cache of the device and wait until it is quiet."""
-        descriptor = held.of(_bare(access)).descriptor
+        descriptor = of(_bare(access)).descriptor
         return provenance.settle_devices((_number(access),), lambda: os.fsync(descriptor), timeout)
 
     @classmethod
     def health(cls, access: Access) -> list[str]:
         """It has gone, or has become another one or read-only."""
         try:
-            held.recognise(_bare(access))
+            recognise(_bare(access))
         except BackendError as error:
             return [str(error)]
         return []

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.suite.workloads.streams.lhcb.columns import ALL, HADRONS
+from fsmatrix.suite.workloads.streams.lhcb.selection import ALL, HADRONS
 
 Floats = npt.NDArray[np.float64]
 

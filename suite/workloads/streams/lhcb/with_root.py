@@ -13,9 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.suite.workloads.streams.lhcb import selection
-from fsmatrix.suite.workloads.streams.lhcb.columns import ALL, HADRONS, TREE, Columns
 from fsmatrix.suite.workloads.streams.lhcb.request import Refused, Request, Times
-from fsmatrix.suite.workloads.streams.lhcb.selection import CUTS, Selected
+from fsmatrix.suite.workloads.streams.lhcb.selection import (
+    ALL,
+    CUTS,
+    HADRONS,
+    TREE,
+    Columns,
+    Selected,
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the wheel's: it is in alpha stage

@@ -15,9 +15,15 @@ import numpy.typing as npt
 import uproot
 import xxhash as xxhash
 
-from fsmatrix.suite.workloads.streams.lhcb.columns import ALL, READ, TREE, Columns
 from fsmatrix.suite.workloads.streams.lhcb.request import Refused, Request, Times
-from fsmatrix.suite.workloads.streams.lhcb.selection import Selected, select
+from fsmatrix.suite.workloads.streams.lhcb.selection import (
+    ALL,
+    READ,
+    TREE,
+    Columns,
+    Selected,
+    select,
+)
 
 NAME = "uproot"
 ITEM = 8  # bytes of the widest column

@@ -10,13 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import DATA_KINDS, OP, Flag, Kind
-from fsmatrix.suite.workloads.streams.replay.survey import KINDS, Integers, Mask
-from fsmatrix.suite.workloads.streams.replay.work import (
+from fsmatrix.suite.workloads.streams.replay.survey import (
     ALIGNMENT,
+    KINDS,
     LARGEST,
     MOST_OFFSET,
     MOST_TIME,
     OPENING,
+    Integers,
+    Mask,
     Work,
     is_data,
 )

@@ -15,8 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.suite.workloads.streams.replay.survey import KINDS, Integers, Mask, parents
-from fsmatrix.suite.workloads.streams.replay.work import OPENING, is_data
+from fsmatrix.suite.workloads.streams.replay.survey import (
+    KINDS,
+    OPENING,
+    Integers,
+    Mask,
+    is_data,
+    parents,
+)
 from fsmatrix.traces.model import Columns, Operations
 
 GRAIN = 1 << 16  # bytes of a file's data that are one thing

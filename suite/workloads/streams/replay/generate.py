@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+import heapq
+import os
 import resource
-from collections.abc import Generator, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
+from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.backends.player.ops import (
-    OP,
-    OUTCOME,
-    Chunk,
-    CountingChunks,
-    Flag,
-    Kind,
-    Place,
-)
+from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, CountingChunks, Flag, Kind, Place
 from fsmatrix.results.evidence.values import JsonObject
-from fsmatrix.suite.workloads.streams.replay.ahead import ahead
 from fsmatrix.suite.workloads.streams.replay.converting import (
     Pauses,
     Played,
@@ -29,19 +26,145 @@ from fsmatrix.suite.workloads.streams.replay.converting import (
     skipped,
     times,
 )
-from fsmatrix.suite.workloads.streams.replay.dependencies import Things, cuts
-from fsmatrix.suite.workloads.streams.replay.lanes import lanes_of
+from fsmatrix.suite.workloads.streams.replay.dependencies import Groups, Things, cuts
 from fsmatrix.suite.workloads.streams.replay.outcomes import Counts
-from fsmatrix.suite.workloads.streams.replay.prepared import prepared
 from fsmatrix.suite.workloads.streams.replay.survey import (
     Integers,
     Mask,
     Survey,
+    Work,
+    opened_trace,
     selected,
+    work_of,
 )
-from fsmatrix.suite.workloads.streams.replay.tree import CLOSED, State
-from fsmatrix.suite.workloads.streams.replay.work import Work, opened_trace, work_of
+from fsmatrix.suite.workloads.streams.replay.tree import CLOSED, State, prepared
 from fsmatrix.traces.model import BLOCK, Columns, Operations
+
+# The next block of a queue is prepared while the threads play this one, where a CPU is free.
+#
+# Reading, unpacking and converting a block takes some 60 ns an operation, and what became of it is
+# counted besides: with many threads that is more than playing it takes.  The helping thread works
+# while the lanes are in system calls; where all CPUs have a lane it would hold one up in the
+# middle of an operation, so there the rank does the same between two chunks.
+
+
+Made = TypeVar("Made")
+
+
+class Ahead(Protocol):
+    """Does what it is given in order, at once or soon."""
+
+    def each(self, make: Callable[[], Made | None]) -> Iterator[Made]:
+        """What `make` gives, until that is None; at most two of them are in use at a time."""
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Done before `make` is called the next time but one; errors are raised by `each`."""
+
+
+class _Now:
+    """Between two chunks."""
+
+    def each(self, make: Callable[[], Made | None]) -> Iterator[Made]:
+        while (chunk := make()) is not None:
+            yield chunk
+
+    def soon(self, work: Callable[[], None]) -> None:
+        work()
+
+
+class _Beside:
+    """In one helping thread, in the order in which it was asked for."""
+
+    def __init__(self, helper: ThreadPoolExecutor) -> None:
+        self._helper = helper
+        self._begun: deque[Future[None]] = deque()
+
+    def each(self, make: Callable[[], Made | None]) -> Iterator[Made]:
+        following = self._helper.submit(make)
+        while (chunk := following.result()) is not None:
+            self._check(wait=False)
+            following = self._helper.submit(make)
+            yield chunk
+        self._check(wait=True)
+
+    def soon(self, work: Callable[[], None]) -> None:
+        self._begun.append(self._helper.submit(work))
+
+    def _check(self, *, wait: bool) -> None:
+        """Raise errors of what is done, or of everything once it is."""
+        while self._begun and (wait or self._begun[0].done()):
+            self._begun.popleft().result()
+
+
+@contextmanager
+def ahead(place: Place) -> Iterator[Ahead]:
+    """Beside the lanes if this node has a CPU for it, for each of the ranks that play."""
+    ranks = -(-place.ranks // place.nodes)
+    if len(os.sched_getaffinity(0)) < ranks * (place.threads + 1):
+        yield _Now()
+        return
+    with ThreadPoolExecutor(1, "replay-ahead") as helper:
+        yield _Beside(helper)
+
+
+# Who plays which thread of a trace: ranks get groups that do not depend, lanes get threads.
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Arrays have one element for each thread of the trace; -1: not this rank's."""
+
+    lane: Integers
+    sharing: int  # threads that share a lane with one that lived at the same time
+    threads: int  # of this rank
+
+
+def lanes_of(trace: Operations, work: Work, survey: Survey, things: Things, place: Place) -> Lanes:
+    """The lane of each of this rank's threads."""
+    used = survey.thread_count > 0
+    if not work.private and place.ranks > 1:
+        used &= _ranks(trace, work, survey, things, place.ranks) == place.rank
+    return _packed(survey, np.flatnonzero(used), place.threads)
+
+
+def _ranks(trace: Operations, work: Work, survey: Survey, things: Things, ranks: int) -> Integers:
+    """The rank of each thread: groups that depend stay together, the largest are dealt first."""
+    groups = Groups(len(trace.threads))
+    for block in trace.blocks(first=survey.first, stop=survey.stop):
+        mask = selected(trace, work, survey.chosen, block)
+        part = {name: values[mask] for name, values in block.items()}
+        if things.moved_directory(part).any():
+            groups.add_all()
+            break
+        groups.add(things.of(part, data=False), part["thread"])
+    of = groups.of()
+    size = np.bincount(of, weights=survey.thread_count, minlength=len(of)).astype(np.int64)
+    order = sorted(np.flatnonzero(size).tolist(), key=lambda group: (-size[group], group))
+    rank_of = np.full(len(of), -1, np.int64)
+    loads = [(0, rank) for rank in range(ranks)]
+    for group in order:
+        load, rank = heapq.heappop(loads)
+        rank_of[group] = rank
+        heapq.heappush(loads, (load + int(size[group]), rank))
+    return rank_of[of]
+
+
+def _packed(survey: Survey, threads: Integers, lanes: int) -> Lanes:
+    """A lane is free again when its thread has ended; without a free one, the least loaded."""
+    lane = np.full(len(survey.thread_count), -1, np.int64)
+    ends = np.full(lanes, -1, np.int64)
+    load = np.zeros(lanes, np.int64)
+    sharing = 0
+    for thread in threads[np.argsort(survey.thread_first[threads], kind="stable")].tolist():
+        free = np.flatnonzero(ends < survey.thread_first[thread])
+        sharing += not len(free)
+        choice = free if len(free) else np.arange(lanes)
+        best = int(choice[np.argmin(load[choice])])
+        lane[thread] = best
+        ends[best] = max(ends[best], survey.thread_last[thread])
+        load[best] += survey.thread_count[thread]
+    return Lanes(lane, sharing, len(threads))
+
 
 NAMES = 1 << 14  # slots that are named at once
 TURN = 1 << 13  # operations of a block that ranks of a node take in turns

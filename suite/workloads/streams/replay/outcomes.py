@@ -9,8 +9,7 @@ from fsmatrix.backends.player.ops import Kind, Tallies
 from fsmatrix.results.evidence.values import JsonObject, inside
 from fsmatrix.results.histogram import BINS, bin_of, dense
 from fsmatrix.suite.workloads.streams.replay.converting import Played, Skipped
-from fsmatrix.suite.workloads.streams.replay.survey import CLASSES, KINDS, Integers
-from fsmatrix.suite.workloads.streams.replay.work import is_data
+from fsmatrix.suite.workloads.streams.replay.survey import CLASSES, KINDS, Integers, is_data
 from fsmatrix.traces.model import UNKNOWN, Columns
 
 Chosen = slice | Integers | npt.NDArray[np.bool_]  # of the operations of a block

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.backends.player.ops import Flag, Kind, Place
-from fsmatrix.suite.workloads.streams.replay.survey import Integers, Mask, Survey, parents
-from fsmatrix.suite.workloads.streams.replay.work import MOST_OFFSET, NAME_MAX, OPENING, Work
+from fsmatrix.backends.player.ops import OP, Chunk, Chunks, Flag, Kind, Place
+from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.suite.workloads.streams.replay.survey import (
+    MOST_OFFSET,
+    NAME_MAX,
+    OPENING,
+    PIECE,
+    Integers,
+    Mask,
+    Survey,
+    Work,
+    opened_trace,
+    parents,
+    survey,
+    work_of,
+)
 from fsmatrix.traces.model import ABSENT, UNKNOWN, Columns, Operations
 
 CLOSED = -1  # flags of a slot that is not open
@@ -133,3 +149,153 @@ def nameable(trace: Operations, work: Work) -> Mask:
         ],
         np.bool_,
     )
+
+
+# A trace looked through once, and what was seen of it kept for the next step.
+#
+# Plan and ranks ask the same of a trace again and again; what they ask depends on the trace and on
+# what of it is chosen.
+
+
+KEPT = 64  # of the most recent works: all that a campaign has
+ELSEWHERE = ("time_scale", "direct", "widened", "filled", "able")  # fields that change nothing
+
+
+def exact_sum(values: Integers) -> int:
+    """Of numbers from 0 on, also where 64 bits do not hold it: a trace may lie about sizes."""
+    high, low = values >> 32, values & 0xFFFFFFFF
+    return (int(high.sum()) << 32) + int(low.sum())
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What is known of a work before it is played."""
+
+    survey: Survey
+    state: State
+    tree: Tree
+    nameable: Mask  # [file]
+
+    @property
+    def grown(self) -> int:
+        """Bytes by which files grow beyond what they are at first, if none is made shorter."""
+        size = np.zeros(len(self.nameable), np.int64)
+        size[self.tree.files] = self.tree.sizes
+        return exact_sum(np.maximum(self.survey.end - size, 0))
+
+
+def prepared(work: Work) -> Prepared:
+    """Look through the trace; ValueError for an empty window, ResultError for a bad trace."""
+    plain = Work()
+    return _prepared(replace(work, **{name: getattr(plain, name) for name in ELSEWHERE}))
+
+
+@lru_cache(maxsize=KEPT)
+def _prepared(work: Work) -> Prepared:
+    with opened_trace(work) as trace:
+        seen = survey(trace, work)
+        state = state_at(trace, seen.first)
+        possible = nameable(trace, work)
+        return Prepared(seen, state, tree_of(trace, work, seen, state, possible), possible)
+
+
+# The setup streams: the tree of a replay made, and looked at, by the player itself.
+
+
+NAMES = 256  # slots of these streams: open files, well below the usual limit of 1024
+OPERATIONS = 1 << 13  # of a chunk, about
+
+
+def directories(params: JsonObject, place: Place) -> Chunks:
+    """Make the directories, the outermost first: of each rank's own tree, or rank 0 of the tree.
+
+    A level of the tree is a chunk: its directories are made by all threads.
+    """
+    work = work_of(params)
+    prefix = work.prefix(place)
+    if place.rank and not work.private:
+        return
+    levels: dict[int, list[bytes]] = {-1: [prefix[:-1]]} if prefix else {}
+    for name in prepared(work).tree.directories:
+        levels.setdefault(name.count(b"/"), []).append(prefix + name)
+    for level in sorted(levels):
+        for names in _groups(levels[level]):
+            yield _chunk(names, [(i, Kind.MKDIR, 0, 0) for i in range(len(names))], place)
+
+
+def files(params: JsonObject, place: Place) -> Chunks:
+    """Make the files of this rank as long as they are at the start, and written if so asked."""
+    work = work_of(params)
+    with _tree(work) as (trace, tree):
+        for names, sizes in _mine(trace, work, tree, place):
+            yield _chunk(names, [(i, Kind.CREATE, 0, 0) for i in range(len(names))], place)
+            if work.filled:
+                yield from _filled(sizes, place)
+            else:
+                long = [(i, Kind.TRUNCATE, size, 0) for i, size in enumerate(sizes) if size]
+                yield _chunk((), long, place)
+            ends = (Kind.FSYNC, Kind.CLOSE) if work.filled else (Kind.CLOSE,)
+            yield _chunk((), [(i, kind, 0, 0) for i in range(len(names)) for kind in ends], place)
+
+
+def verify(params: JsonObject, place: Place) -> Chunks:
+    """Look at each file of this rank, and read its last byte: an error ends the run."""
+    work = work_of(params)
+    with _tree(work) as (trace, tree):
+        for names, sizes in _mine(trace, work, tree, place):
+            ops: list[tuple[int, Kind, int, int]] = []
+            for i, size in enumerate(sizes):
+                ops.append((i, Kind.OPEN, 0, 0))
+                if size:
+                    ops.append((i, Kind.READ, size - 1, 1))
+                ops.append((i, Kind.CLOSE, 0, 0))
+            yield _chunk(names, ops, place)
+
+
+@contextmanager
+def _tree(work: Work) -> Iterator[tuple[Operations, Tree]]:
+    with opened_trace(work) as trace:
+        yield trace, prepared(work).tree
+
+
+def _mine(
+    trace: Operations, work: Work, tree: Tree, place: Place
+) -> Iterator[tuple[list[bytes], list[int]]]:
+    """Names and sizes of this rank's files, some at a time."""
+    prefix = work.prefix(place)
+    own = slice(None) if work.private else slice(place.rank, None, place.ranks)
+    rows, sizes = tree.files[own].tolist(), tree.sizes[own].tolist()
+    for at in range(0, len(rows), NAMES):
+        part = rows[at : at + NAMES]
+        yield [prefix + trace.files.name(row) for row in part], sizes[at : at + NAMES]
+
+
+def _groups(names: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    for at in range(0, len(names), NAMES):
+        yield names[at : at + NAMES]
+
+
+def _filled(sizes: Sequence[int], place: Place) -> Chunks:
+    """Write every byte of the open files, in pieces."""
+    ops: list[tuple[int, Kind, int, int]] = []
+    for i, size in enumerate(sizes):
+        for offset in range(0, size, PIECE):
+            ops.append((i, Kind.WRITE, offset, min(PIECE, size - offset)))
+            if len(ops) == OPERATIONS:
+                yield _chunk((), ops, place)
+                ops = []
+    if ops:
+        yield _chunk((), ops, place)
+
+
+def _chunk(
+    names: Sequence[bytes], ops: Sequence[tuple[int, Kind, int, int]], place: Place
+) -> Chunk:
+    """Operations (slot, kind, offset, size), those of one slot in one stream."""
+    chunk_ops = np.zeros(len(ops), dtype=OP)
+    if ops:
+        columns = np.array(ops, dtype=np.int64)
+        chunk_ops["file"], chunk_ops["kind"], chunk_ops["offset"], chunk_ops["size"] = columns.T
+        chunk_ops["stream"] = columns[:, 0] % place.threads
+        chunk_ops["flags"][chunk_ops["kind"] == Kind.OPEN] = Flag.READ_ONLY
+    return Chunk(chunk_ops, names, 0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.player.drivers import DRIVERS
+from fsmatrix.backends.player.ops import DRIVERS
 from fsmatrix.backends.player.player import PlayerOptions
 from fsmatrix.suite.session.comm import SoloComm
 from fsmatrix.suite.session.messages import Playing, Stream

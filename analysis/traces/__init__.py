@@ -1,4 +1,0 @@
-"""The properties of a trace in sentences, tables and a picture.
-
-From outside: `shown.TraceShown`.
-"""
