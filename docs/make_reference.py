@@ -13,7 +13,7 @@ import tokenize
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, StringConstraints
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from fsmatrix.backends.base import BACKENDS
@@ -52,7 +52,12 @@ def hyphened(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name.removesuffix("Section")).lower()
 
 
-NAMED = {name: value for module in (units, campaign, site) for name, value in vars(module).items()}
+NAMED = {
+    name: value
+    for module in (units, campaign, site)
+    for name, value in vars(module).items()
+    if not name.startswith("_")
+}
 SECTIONS: dict[str, type[BaseModel]] = {
     hyphened(name): value
     for name, value in NAMED.items()
@@ -69,7 +74,7 @@ SECTIONS |= {
 VALIDATED = [  # the validator of PositiveSize, "positive size"
     (get_args(value)[1], hyphened(name).replace("-", " "))
     for name, value in NAMED.items()
-    if get_origin(value) is Annotated and not isinstance(get_args(value)[1], StringConstraints)
+    if get_origin(value) is Annotated
 ]
 
 

@@ -21,8 +21,8 @@ from fsmatrix.suite.campaign.slurm_section import Count, Name, Section, SlurmSec
 # What a campaign declares about a target that nobody can be asked for: `targets.X.deployment`.
 
 
-Words = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 .+_-]*$", max_length=60)]
-Redundancy = Annotated[
+_Words = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 .+_-]*$", max_length=60)]
+_Redundancy = Annotated[
     str, StringConstraints(pattern=r"^(none|replica [1-9][0-9]?|EC [1-9][0-9]?\+[1-9][0-9]?)$")
 ]
 
@@ -31,15 +31,15 @@ class DeploymentSection(Section):
     """Facts that decide whether targets are compared fairly.  What the storage tells counts first:
     declared facts fill what it does not tell."""
 
-    redundancy: Redundancy | None = Field(default=None, description="none, replica 3, EC 2+1")
-    failure_domain: Words | None = Field(
+    redundancy: _Redundancy | None = Field(default=None, description="none, replica 3, EC 2+1")
+    failure_domain: _Words | None = Field(
         default=None, description="what copies of the same data never share: osd, host, rank"
     )
     durability: Literal["write-back", "durable on return"] | None = Field(
         default=None,
         description="of a write without O_DIRECT: only fsync makes it durable, or its return does",
     )
-    checksums: Words | None = Field(
+    checksums: _Words | None = Field(
         default=None, description="of data: none, crc32c at rest, crc64 end to end"
     )
     ec_encoder: Literal["client", "server", "none"] | None = Field(
@@ -52,18 +52,18 @@ class DeploymentSection(Section):
         default=None, description="between clients and servers"
     )
     encrypted: bool | None = Field(default=None, strict=True, description="in flight")
-    data_cache: Words | None = Field(
+    data_cache: _Words | None = Field(
         default=None, description="what keeps data in a client: none, page cache"
     )
-    metadata_cache: Words | None = Field(
+    metadata_cache: _Words | None = Field(
         default=None, description="what keeps names and attributes in a client"
     )
     storage_nodes: Count | None = Field(default=None, description="that hold data")
     devices_per_node: Count | None = Field(default=None, description="of each storage node")
-    media: Words | None = Field(
+    media: _Words | None = Field(
         default=None, description="of data: HDD, SSD, NVMe SSD, PMem, RAM, file"
     )
-    metadata_media: Words | None = Field(default=None, description="of metadata, likewise")
+    metadata_media: _Words | None = Field(default=None, description="of metadata, likewise")
     usable_bytes: PositiveSize | None = Field(
         default=None, description="that users can fill, redundancy deducted"
     )
