@@ -24,7 +24,7 @@ from fsmatrix.analysis.acceptance.conditions import (
     outcomes,
 )
 from fsmatrix.analysis.comparison import compare
-from fsmatrix.analysis.comparison.compared import Compared, varying_names
+from fsmatrix.analysis.comparison.compared import Compared
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.rows import (
     CAMPAIGN,
@@ -34,6 +34,7 @@ from fsmatrix.analysis.comparison.rows import (
     table,
     without_blocks,
 )
+from fsmatrix.analysis.data.factors import varying_names
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST

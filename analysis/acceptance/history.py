@@ -32,7 +32,7 @@ from fsmatrix.analysis.acceptance.result import (
 )
 from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.cells import GUARDED, STATED
-from fsmatrix.analysis.comparison.compared import sortable, varying_names
+from fsmatrix.analysis.comparison.compared import sortable
 from fsmatrix.analysis.comparison.rows import (
     CAMPAIGN,
     Levels,
@@ -44,7 +44,7 @@ from fsmatrix.analysis.comparison.rows import (
 )
 from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import combined
-from fsmatrix.analysis.data.factors import rows_by_group
+from fsmatrix.analysis.data.factors import rows_by_group, varying_names
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.stats.estimates.intervals import ratio
 from fsmatrix.analysis.stats.estimates.medians import of_runs, per_attachment

@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, ComparisonOptions, Key, Levels, Table, Where
@@ -26,7 +24,7 @@ from fsmatrix.analysis.data.columns import Codes, coded, combined
 from fsmatrix.analysis.data.factors import rows_by_group
 from fsmatrix.analysis.stats.estimates.intervals import GeometricMean, Ratio, geometric_mean, ratio
 from fsmatrix.analysis.stats.estimates.medians import Floats, per_attachment
-from fsmatrix.analysis.stats.estimates.runs import Runs, runs
+from fsmatrix.analysis.stats.estimates.runs import Runs, independent, runs
 from fsmatrix.analysis.stats.testing.effects import Effects, effects
 from fsmatrix.analysis.units import Level, described, labelled, level_text
 from fsmatrix.results.evidence.values import Json, JsonObject
@@ -445,13 +443,11 @@ def differences_of(of: Table, pairs: Sequence[Sequence[Match]]) -> tuple[Floats,
 
 
 def units_of(of: Table, matches: Sequence[Match]) -> Codes:
-    """For each row of the table the number of its group of blocks that share attachments."""
+    """For each row of these cells the number of its group of blocks that share attachments."""
     use = np.unique(np.concatenate([where for m in matches for where in (m.a, m.b)]))
-    blocks, owners = of.blocks, of.attachments + int(of.blocks.max()) + 1
-    size = int(owners.max()) + 1
-    links = coo_array((np.ones(use.size), (blocks[use], owners[use])), shape=(size, size))
-    groups: npt.NDArray[np.int32] = connected_components(links, directed=False)[1]
-    return groups[blocks].astype(np.int64)
+    unit = np.full(of.blocks.size, -1, dtype=np.int64)
+    unit[use] = independent(of.blocks[use], of.attachments[use])
+    return unit
 
 
 def _matrix(of: Table, unit: Codes, cells: Sequence[npt.NDArray[np.int64]]) -> pd.DataFrame:

@@ -37,13 +37,14 @@ from fsmatrix.analysis.comparison.checks import (
     spreads_of,
     versions,
 )
-from fsmatrix.analysis.comparison.compared import JudgedPair, judged_cells, varying_names
+from fsmatrix.analysis.comparison.compared import JudgedPair, judged_cells
 from fsmatrix.analysis.comparison.extension import Record, record_of
 from fsmatrix.analysis.comparison.questions import Family, Question, chosen, family_of
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, ComparisonOptions, Table, table
 from fsmatrix.analysis.data import cluster, matrices
 from fsmatrix.analysis.data.cluster import on_one_machine
+from fsmatrix.analysis.data.factors import varying_names
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.stats.testing.pooled import pooled
 from fsmatrix.analysis.units import METRICS, OWN, Metric, Unit, level_text

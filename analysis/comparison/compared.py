@@ -180,21 +180,6 @@ class ComparedSides:
         return self.record.level(self.alpha)
 
 
-def varying_names(cells: Sequence[Levels]) -> list[str]:
-    """Factors that tell cells apart; one that follows an earlier one comes only if it must."""
-    names = list(dict.fromkeys(name for levels in cells for name in levels))
-    first = ("workload", "pattern", "phase")
-    names.sort(key=lambda n: first.index(n) if n in first else len(first))
-    kept: list[str] = []
-    for name in names:
-        texts = {levels.get(name, "") for levels in cells}
-        coarser = {tuple(levels.get(n, "") for n in kept) for levels in cells}
-        finer = {tuple(levels.get(n, "") for n in (*kept, name)) for levels in cells}
-        if len(texts) > 1 and len(finer) > len(coarser):
-            kept.append(name)
-    return kept
-
-
 @dataclass(frozen=True)
 class JudgedPair:
     """A cell of both sides: the ratio of their runs, and what is to be said of it."""

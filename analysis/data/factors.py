@@ -91,6 +91,34 @@ def several(cells: Sequence[Mapping[str, Level]]) -> list[str]:
     return [name for name in names if len(set(levels_of(cells, name))) > 1]
 
 
+def varying_names(cells: Sequence[Mapping[str, Level]]) -> list[str]:
+    """Factors that tell cells apart; one that follows an earlier one comes only if it must."""
+    names = list(dict.fromkeys(name for levels in cells for name in levels))
+    names.sort(key=lambda n: FIRST.index(n) if n in FIRST else len(FIRST))
+    kept: list[str] = []
+    for name in names:
+        texts = {levels.get(name, "") for levels in cells}
+        coarser = {tuple(levels.get(n, "") for n in kept) for levels in cells}
+        finer = {tuple(levels.get(n, "") for n in (*kept, name)) for levels in cells}
+        if len(texts) > 1 and len(finer) > len(coarser):
+            kept.append(name)
+    return kept
+
+
+def varying_beside(cells: Sequence[Mapping[str, Level]], without: Sequence[str]) -> list[str]:
+    """Factors of several levels that are not of `without`, and do not just follow one of them."""
+    return [
+        name
+        for name in several(cells)
+        if name not in without and not any(follows_in(cells, name, other) for other in without)
+    ]
+
+
+def follows_in(cells: Sequence[Mapping[str, Level]], name: str, owner: str) -> bool:
+    """`follows` of two factors of these cells; a factor that they do not have owns none."""
+    return owner in cells[0] and follows(levels_of(cells, name), levels_of(cells, owner))
+
+
 def groups(columns: Iterable[Array], length: int) -> npt.NDArray[np.int64]:
     """Number of the combination that each row has, shape [row]."""
     return combined([codes(column)[1] for column in columns], length)[1]

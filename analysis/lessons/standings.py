@@ -8,9 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fsmatrix.analysis.comparison.compared import Compared, varying_names
+from fsmatrix.analysis.comparison.compared import Compared
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.data.cells import Cell, Values
+from fsmatrix.analysis.data.factors import varying_names
 from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.lessons.words import orders, shown

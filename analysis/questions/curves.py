@@ -17,7 +17,7 @@ import xarray as xr
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.doubts import doubts_of
-from fsmatrix.analysis.data.factors import follows, levels_of, several
+from fsmatrix.analysis.data.factors import follows_in, varying_beside
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.roles import Key, same
 from fsmatrix.analysis.data.study import Study, ratio_of, study
@@ -234,18 +234,10 @@ def numbers(cells: Sequence[Values], name: str) -> list[float]:
     return [float(v) for v in levels if not isinstance(v, str) and math.isfinite(v)]
 
 
-def varying(cells: Sequence[Values], without: Sequence[str]) -> list[str]:
-    """Factors that several levels are there of, and that do not just follow one of `without`."""
-    names = several([cell.cell.levels for cell in cells])
-    return [
-        n for n in names if n not in without and not any(_follows(cells, n, o) for o in without)
-    ]
-
-
 def lines(cells: Sequence[Values], along: str) -> list[CurveLine]:
     """Cells that agree in all but `along`, sorted by it."""
     cells = [cell for cell in cells if numbers([cell], along)]
-    apart = varying(cells, [along])
+    apart = varying_beside([cell.cell.levels for cell in cells], [along])
     apart = [n for i, n in enumerate(apart) if not any(_same(cells, n, o) for o in apart[:i])]
     groups: dict[Key, list[Values]] = {}
     for cell in cells:
@@ -273,14 +265,10 @@ def _only(key: Key, names: Sequence[str]) -> Key:
     return tuple(pair for pair in key if pair[0] in names)
 
 
-def _follows(cells: Sequence[Values], name: str, owner: str) -> bool:
-    levels = [cell.cell.levels for cell in cells]
-    return owner in levels[0] and follows(levels_of(levels, name), levels_of(levels, owner))
-
-
 def _same(cells: Sequence[Values], name: str, owner: str) -> bool:
     """Whether two factors change together."""
-    return _follows(cells, name, owner) and _follows(cells, owner, name)
+    levels = [cell.cell.levels for cell in cells]
+    return follows_in(levels, name, owner) and follows_in(levels, owner, name)
 
 
 def _title(ds: xr.Dataset, metric: str) -> str:

@@ -15,9 +15,10 @@ import xarray as xr
 from fsmatrix.analysis.comparison.compare import DEFAULTS
 from fsmatrix.analysis.comparison.rows import ComparisonOptions
 from fsmatrix.analysis.data.cells import Values
+from fsmatrix.analysis.data.factors import several
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.roles import Key
-from fsmatrix.analysis.questions.curves import Curves, cells_of, curves, described, varying
+from fsmatrix.analysis.questions.curves import Curves, cells_of, curves, described
 from fsmatrix.analysis.questions.speedup import Speedup, speedup
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median
@@ -161,7 +162,7 @@ def _cells(
     ds: xr.Dataset, metric: str, where: Mapping[str, Level] | None
 ) -> list[tuple[Key, Values]]:
     cells = cells_of(ds, metric, where).valued
-    names = varying(cells, [])
+    names = several([cell.cell.levels for cell in cells])
     return [(tuple((n, c.cell.levels[n]) for n in names), c) for c in cells]
 
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
+from fsmatrix.analysis.data.factors import several
 from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.data.summary import current
-from fsmatrix.analysis.questions.curves import cells_of, described, varying
+from fsmatrix.analysis.questions.curves import cells_of, described
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import Level, brief
@@ -185,7 +186,7 @@ def lhcb(ds: xr.Dataset, where: Mapping[str, Level] | None = None) -> Lhcb:
     medians: dict[Key, dict[str, Median]] = {}
     for name in MEASURES:
         cells = cells_of(with_own, name, where).valued
-        names = varying(cells, [])
+        names = several([cell.cell.levels for cell in cells])
         for cell in cells:
             key = tuple((factor, cell.cell.levels[factor]) for factor in names)
             medians.setdefault(key, {})[name] = cell.median

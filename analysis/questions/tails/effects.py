@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.data.factors import OF_PHASES, follows, levels_of, several
+from fsmatrix.analysis.data.factors import OF_PHASES, follows_in, several
 from fsmatrix.analysis.data.roles import by_size
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
 from fsmatrix.analysis.stats.testing import quantile_regression as regression
@@ -153,8 +153,8 @@ def _of_factor(
         return "its levels are two definitions of latency"
     if len({str(cell[name]) for cell in cells}) < 2:
         return "no block has a number for two of its levels"
-    others = [n for n in varying if n != name and not _follows(cells, n, name)]
-    alias = [n for n in varying if n != name and n not in others and _follows(cells, name, n)]
+    others = [n for n in varying if n != name and not follows_in(cells, n, name)]
+    alias = [n for n in varying if n != name and n not in others and follows_in(cells, name, n)]
     if earlier := [n for n in alias if varying.index(n) < varying.index(name)]:
         return f"it changes with {units.factor_title(earlier[0])}"
     series = defaultdict(list)
@@ -162,7 +162,7 @@ def _of_factor(
         series[tuple(str(cell[n]) for n in others)].append(i)
     groups = [places for places in series.values() if len(places) > 1]
     if not groups:
-        owners = [units.factor_title(n) for n in others if _follows(cells, name, n)]
+        owners = [units.factor_title(n) for n in others if follows_in(cells, name, n)]
         return (
             f"it changes with {owners[0]}"
             if owners
@@ -172,14 +172,11 @@ def _of_factor(
     shown = [
         n
         for n in shown
-        if n not in OF_PHASES or not any(_follows(cells, n, o) for o in shown if o not in OF_PHASES)
+        if n not in OF_PHASES
+        or not any(follows_in(cells, n, o) for o in shown if o not in OF_PHASES)
     ]
     of = _Comparison(name, cells, logs, groups, shown)
     return [of.doubling()] if of.numeric else of.ratios()
-
-
-def _follows(cells: Sequence[Levels], name: str, owner: str) -> bool:
-    return follows(levels_of(cells, name), levels_of(cells, owner))
 
 
 @dataclass(frozen=True)
