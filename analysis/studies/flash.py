@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from fsmatrix.analysis.comparison.compare import DEFAULTS
+from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.rows import ComparisonOptions
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.factors import several
@@ -22,7 +23,7 @@ from fsmatrix.analysis.questions.curves import Curves, cells_of, curves, describ
 from fsmatrix.analysis.questions.speedup import Speedup, speedup
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median
-from fsmatrix.analysis.studies.cern import Installations, installations
+from fsmatrix.analysis.studies.cern import installations
 from fsmatrix.analysis.units import Level
 from fsmatrix.results.evidence.values import Json
 
@@ -173,7 +174,7 @@ def memory(ds: xr.Dataset, of: str, over: str, options: ComparisonOptions = DEFA
 
 def setting(
     ds: xr.Dataset, factor: str, of: Level, over: Level, metrics: Sequence[str] = METRICS
-) -> dict[str, Installations]:
+) -> dict[str, Comparison]:
     """What a setting changes (garbage collection on against off): metric -> comparison.
 
     Metrics that are not there are left out; ValueError if none is.

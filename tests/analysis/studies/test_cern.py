@@ -95,19 +95,18 @@ def test_installations_of_the_report() -> None:
         ds, {"target": "cascade-lake"}, {"target": "ice-lake"}, where={"trial": 1}
     )
     assert isinstance(one, Result)
-    assert one.better == (29, 3)
-    assert min(c.value for c in one.cells) == pytest.approx(2.04784 / 2.66905)
-    assert "noise is not known" in one.says[1]
-    assert any("background-load-suspected in 32 cells" in line for line in one.says)
-    assert set(one.table()["verdict"]) == {"noise not known"}
+    assert one.ahead == (29, 3)
+    assert min(c.ratio.ratio for c in one.cells) == pytest.approx(2.04784 / 2.66905)
+    assert "chance cannot be told from a difference (32 cells)" in one.says[0]
+    assert any("background-load-suspected in ice-lake only (all cells)" in s for s in one.says)
+    assert {cell.kind for cell in one.cells} == {"single"}
     two = cern.installations(
         ds, {"target": "cascade-lake", "trial": 1}, {"target": "ice-lake", "trial": 2}
     )
-    assert two.better == (19, 13)
-    assert two.ratio == pytest.approx(1.001, abs=5e-4)
+    assert two.ahead == (19, 13)
+    assert two.mean_ratio == pytest.approx(1.001, abs=5e-4)
     assert not any("background" in line for line in two.says)
-    assert json.loads(json.dumps(two.to_dict()))["geometric_mean"] == pytest.approx(two.ratio)
-    assert len(two.figure().axes[0].get_yticklabels()) == 32
+    assert json.loads(json.dumps(two.to_dict()))["a"] == "cascade-lake / 1"
 
 
 @pytest.mark.parametrize(
@@ -129,16 +128,15 @@ def test_the_second_trial_is_the_same_in_compare(phase: str, compression: str, w
 
 def test_trials_object_classes_and_page_sizes() -> None:
     ds = analysis.open("published:cern-lhcb-rntuple")
-    (trial,) = cern.influence(ds, "trial")
-    assert trial.better == (30, 2)
-    (kind,) = cern.influence(ds, "object_class")
-    assert sum(kind.better) == 48
+    assert compare(ds, "2", "1", by="trial").ahead == (30, 2)
+    (first, second) = sorted(set(ds["object_class"].values))
+    assert sum(compare(ds, second, first, by="object_class").ahead) == 48
     lines = cern.parameters(ds)
     assert len(lines.lines) == 24
     assert lines.lines[0].levels == (65536, 524288, 1048576, 4194304)
     assert len(lines.figure().axes) == 4
     with pytest.raises(ValueError, match="no factor 'colour'"):
-        cern.influence(ds, "colour")
+        compare(ds, "a", "b", by="colour")
 
 
 def test_installations_with_known_truth() -> None:
@@ -153,10 +151,10 @@ def test_installations_with_known_truth() -> None:
         keep=lambda c: (c["target"] == "a") == (c["storage_nodes"] == 2),
     )
     found = cern.installations(ds, {"target": "a"}, {"target": "b"})
-    kinds = dict(zip(found.table()["chunk"], found.table()["verdict"], strict=True))
+    kinds = {cell.levels["chunk"]: cell.kind for cell in found.cells}
     assert kinds == {4096: "no difference", 65536: "faster", 1 << 20: "faster"}
-    assert any("storage_nodes changes with target" in line for line in found.says)
-    with pytest.raises(ValueError, match="no target c: there are a, b"):
+    assert "Beside target, storage_nodes differs: 2 against 4." in found.says
+    with pytest.raises(ValueError, match="target 'c' is not there: there are a, b"):
         cern.installations(ds, {"target": "a"}, {"target": "c"})
 
 
