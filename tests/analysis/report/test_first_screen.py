@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.analysis.standings.test_standings import campaign, many, of
+from tests.analysis.lessons.test_standings import campaign, many, of
 
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.draw import charts
