@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.analysis.lessons.test_standings import campaign, many, of
 
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.draw import charts
@@ -18,6 +17,7 @@ from fsmatrix.analysis.report.report import MOST_PAIRS, evidence_section
 from fsmatrix.analysis.stats.certainty import Certainty
 from tests.analysis import campaigns, commands
 from tests.analysis.comparison.test_many_targets import campaign as ranked
+from tests.analysis.lessons.test_standings import campaign, many, of
 from tests.analysis.report.test_analysis_report import Reader, browse
 
 STATES = """<script>
