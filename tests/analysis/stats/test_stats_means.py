@@ -45,6 +45,17 @@ def test_one_target_s_slow_runs_prove_nothing_of_the_ratios_shown() -> None:
     assert claimed <= 0.15 * campaigns
 
 
+def test_equivalence_of_groups_has_its_share_of_all_cells_and_questions() -> None:
+    random, between = np.random.default_rng(4), 0
+    for _ in range(40):
+        for one in asked(0.03 + 0.1 * random.standard_normal((8, CELLS))):
+            p = one.ratio.p_equal(0.05)
+            between += len(ASKED) * p <= ALPHA < (CELLS + len(ASKED)) * p
+            if one.kind == "no difference":
+                assert (CELLS + len(ASKED)) * p <= ALPHA
+    assert between > 10
+
+
 def test_the_mean_is_that_of_the_ratios_shown() -> None:
     drawn = slow_runs(np.random.default_rng(2), 9)
     shown = np.exp(np.median(drawn, axis=0))

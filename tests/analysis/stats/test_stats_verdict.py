@@ -44,6 +44,19 @@ def test_close_to_the_tolerance_is_neither() -> None:
     assert "more" in wide.says
 
 
+def test_claims_of_equivalence_have_equal_shares() -> None:
+    """Whatever the others say: a cell that is alike for sure gives its share to no other."""
+    clear, near = sure(0.0, n=12), sure(0.03, n=12, spread=0.02)
+    alone = near.p_equal(0.05)
+    assert clear.p_equal(0.05) < 0.01 < alone < 0.1
+    found = [
+        verdict.verdicts([clear, near], 0.05)[1],
+        verdict.verdicts([clear, near], 0.05, claims=8)[1],
+        verdict.verdicts([clear, near], 0.05, correction="none")[1],
+    ]
+    assert [one.p_equal for one in found] == pytest.approx([2 * alone, 8 * alone, alone])
+
+
 def test_few_repetitions_say_how_many_can_decide() -> None:
     found = verdict.verdicts([sure(0.3, n=6)] * 48, 0.05)[0]
     assert found.kind == "too few"
