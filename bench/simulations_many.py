@@ -185,7 +185,8 @@ def screens(campaigns: int, cells: int = 24) -> Iterator[str]:
     """Every claim that one screen makes, of a difference and of none, where both can be false."""
     random, margin = np.random.default_rng(11), float(np.log1p(0.05))
     asked = [Subject("", tuple(range(cells)))]
-    asked += [Subject(f"pattern {k}", tuple(range(k, k + cells // 4))) for k in range(0, cells, 6)]
+    size = cells // 4
+    asked += [Subject(f"pattern {k}", tuple(range(k, k + size))) for k in range(0, cells, size)]
     rows = []
     for name, differ in (("none", 0.0), ("all", 1.0), ("half", 0.5)):
         truth = np.where(np.arange(cells) < differ * cells, margin, 0.0)
@@ -228,7 +229,7 @@ def _said(
 
 def called(campaigns: int, cells: int = 48) -> Iterator[str]:
     """How much cells overstate a difference that were called since it looked large."""
-    random = np.random.default_rng(10)
+    random, first = np.random.default_rng(10), signflips.look_level(0.05, 1)
     rows = []
     for percent in (5, 10, 20):
         truth = float(np.log1p(percent / 100))
@@ -236,11 +237,7 @@ def called(campaigns: int, cells: int = 48) -> Iterator[str]:
             share, sizes, covers = [], list[float](), list[bool]()
             for _ in range(campaigns):
                 d = together(random, (n, cells), "log-normal", truth)[:, : cells // 2]
-                hits = d[
-                    :,
-                    signflips.max_t(d, signflips.look_level(0.05, 1)).p
-                    <= signflips.look_level(0.05, 1),
-                ]
+                hits = d[:, signflips.max_t(d, first).p <= first]
                 found = [intervals.from_logs((column,)) for column in hits.T]
                 found = [ratio for ratio in found if ratio.differs]
                 share.append(len(found) / d.shape[1])

@@ -1,5 +1,5 @@
 """Traces: the file operations of a program, recorded to be examined and replayed.
 
-From outside: `model`, `files`, `writer`, `reader`, `anonymise`, and the folders: where traces come
+From outside: `model`, `writer`, `reader`, and the folders: where traces come
 from (`capture`, `importing`, `generators`), and their properties (`statistics`).
 """

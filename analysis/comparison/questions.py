@@ -122,7 +122,7 @@ def answers(
     `of_means`: their p by `together`.  Claims of equivalence: `verdicts`, over cells and questions.
     """
     ratios = [geometric_mean((differences[:, [*q.columns]],), interval).mean for q in every]
-    claims = np.isfinite(differences).any(axis=0).sum() + len(every)
+    claims = _claims(differences, every)
     equal = np.minimum([claims * ratio.p_equal(x) for ratio in ratios], 1.0)
     p = np.fmax(of_means, correct([ratio.p for ratio in ratios]))
     return [
@@ -135,6 +135,11 @@ def answers(
         )
         for i, (question, ratio) in enumerate(zip(every, ratios, strict=True))
     ]
+
+
+def _claims(differences: Floats, every: Sequence[Subject]) -> int:
+    """Of how many cells and questions it may be said that nothing differs."""
+    return int(np.isfinite(differences).any(axis=0).sum()) + len(every)
 
 
 @dataclass(frozen=True)
@@ -189,9 +194,9 @@ def family_of(
     part = float(in_blocks.mean())
     of_blocks = Together(joint.p[in_blocks], part * joint.share, shared[:, in_blocks])
     by_block = [r for r, paired in zip(ratios, in_blocks, strict=True) if paired]
-    said = len(by_block) + len(groups)
+    claims = _claims(shared, groups)
     first = iter(
-        verdicts(by_block, x, part * level, "max-t", rising, of_blocks, part * later, said)
+        verdicts(by_block, x, part * level, "max-t", rising, of_blocks, part * later, claims)
     )
     apart, rest = [r for r, paired in zip(ratios, in_blocks, strict=True) if not paired], 1 - part
     held = verdicts(apart, x, rest * level, "holm", rising, later=rest * later) if apart else []

@@ -29,17 +29,14 @@ class Cell:
     invalid: int  # runs left out because a finding says that they are invalid
     worst_finding: str
     findings: tuple[str, ...]  # audits, by name
-    metrics: Mapping[str, Median]  # `Measured`, of the same rows as `runs`
+    metrics: Measured  # of the same rows as `runs`
     invalid_by: tuple[str, ...] = ()  # audits that say so, by name
     doubts: tuple[str, ...] = ()  # audits that warn of runs that the medians are of, by name
     own: OwnSummary | None = None  # what the engine says of its iterations in these runs
 
     def values(self, metric: str) -> Values:
         """Its values of one metric."""
-        measured = self.metrics
-        none: OfAttachments = (np.empty(0), (), ())
-        given = measured.values_of(metric) if isinstance(measured, Measured) else none
-        return Values(self, measured[metric], *given)
+        return Values(self, self.metrics[metric], *self.metrics.values_of(metric))
 
     @property
     def target(self) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +78,18 @@ def test_folders_hold_no_more_than_can_be_looked_over() -> None:
         entries = [p for p in folder.iterdir() if p.is_dir() or p.suffix == ".py"]
         shown = [p.name for p in entries if not p.name.startswith("__")]
         assert len(shown) <= MOST_ENTRIES, f"{folder.relative_to(ROOT)}: {sorted(shown)}"
+
+
+def test_what_a_folder_says_is_used_from_outside_is_there() -> None:
+    inits = sorted(ROOT.glob("*/**/__init__.py"))
+    named = {}
+    for path in [path for path in inits if path.relative_to(ROOT).parts[0] in folders.PACKAGES]:
+        said = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("From outside: ")[2]
+        names = re.findall(r"`(\w+)`", re.split(r"[.;](?:\s|$)", said)[0])
+        here = {entry.stem for entry in path.parent.iterdir()}
+        named[str(path.relative_to(ROOT))] = [name for name in names if name not in here]
+    assert len(named) > 50
+    assert {path: names for path, names in named.items() if names} == {}
 
 
 def test_ranks_import_little() -> None:

@@ -1,5 +1,5 @@
 """Traces that are generated, not captured: any block of them, from a seed, in constant memory.
 
-From outside: `page_cache.generate` and its NAMES, `generated.Generated`.  They run in ranks:
+From outside: `page_cache`.  They run in ranks:
 numpy and the standard library only.
 """

@@ -1,4 +1,4 @@
 """Traces that other tools have taken: fio's iologs, dbench's loadfiles, Darshan, blktrace.
 
-From outside: `importing` (files in, a trace out) and `registry` (names of formats).
+From outside: `base` (files in, a trace out; names of formats).
 """

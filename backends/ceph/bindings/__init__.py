@@ -1,4 +1,4 @@
 """Ceph's own libraries by ctypes: librados, libcephfs, how to log in, and their errors.
 
-From outside: `login`, `librados`, `errors`; nothing here decides anything.
+From outside: `librados`, `cephfs`, `capi`; nothing here decides anything.
 """
