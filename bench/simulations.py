@@ -243,7 +243,7 @@ def advised(trials: int, cells: int = 16) -> Iterator[str]:
     """What the advice of more blocks promises, and what these blocks then prove."""
     random = np.random.default_rng(8)
     first, second = (signflips.look_level(0.05, number) for number in (1, 2))
-    rows = []
+    rows, every = [], dict[int, list[bool]]()
     for name, truth in TRUTHS.items():
         for have in (6, 10):
             campaigns, kept = 0, list[bool]()
@@ -269,6 +269,11 @@ def advised(trials: int, cells: int = 16) -> Iterator[str]:
                 kept += list(p[np.array(within)] <= second)
             share = f"{np.mean(kept):.0%}" if kept else "-"
             rows.append([name, str(have), f"{campaigns / trials:.0%}", str(len(kept)), share])
+            every.setdefault(have, []).extend(kept)
+    rows += [
+        ["all of these", str(have), "", str(len(kept)), f"{np.mean(kept):.0%}"]
+        for have, kept in every.items()
+    ]
     yield (
         "## More blocks that were advised, and what they proved\n\n"
         f"{trials} campaigns a line, {cells} cells of two targets, differences in standard "
@@ -288,7 +293,7 @@ def main() -> None:
     parts = []
     for study in (coverage, unequal, power, planning):
         parts += list(study(options.trials))
-    parts += list(advised(max(options.trials // 20, 20)))
+    parts += list(advised(max(options.trials // 10, 20)))
     parts += list(many_cells(max(options.trials // 5, 20)))
     parts += list(groups(max(options.trials // 20, 20)))
     parts += list(screens(max(options.trials // 5, 20)))
