@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
-from tests import asking
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from tests import asking, ceph_beds
 
 # No verdict depends on an absolute time (a machine may be slow or busy) or on chance: the same
 # commit is asked the same examples.  `make fuzz` asks new ones.
@@ -67,7 +70,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("real"):
             turns.setdefault(item.path, len(LONG))
-    items.sort(key=lambda item: turns.get(item.path, len(LONG) + 1))
+    for item in items:  # modules that share a cluster follow each other
+        if kind := ceph_beds.kind_of(item.path):
+            turns[item.path] = min(turns.get(path, len(LONG)) for path in ceph_beds.modules(kind))
+    items.sort(key=lambda item: (turns.get(item.path, len(LONG) + 1), ceph_beds.kind_of(item.path)))
+
+
+class Together(LoadScopeScheduling):
+    """One worker runs a module, or all the modules that share a cluster."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        return ceph_beds.kind_of(self.config.rootpath / module) or module
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    """What `--dist loadscope` means here."""
+    return Together(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 def pytest_collection_finish() -> None:
@@ -119,3 +138,35 @@ def _own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "no-config"))
     monkeypatch.setenv("FSMATRIX_SITE", "")
     yield
+
+
+_BEDS: pytest.StashKey[ceph_beds.CephBeds] = pytest.StashKey()
+
+
+@pytest.fixture(scope="session")
+def beds(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ceph_beds.CephBeds]:
+    """The real Ceph clusters that run; none at the end."""
+    made = request.config.stash[_BEDS] = ceph_beds.CephBeds(tmp_path_factory.mktemp("beds"))
+    yield made
+    made.keep("")
+
+
+@pytest.fixture(scope="module")
+def bed(request: pytest.FixtureRequest, beds: ceph_beds.CephBeds) -> Iterator[CephTestbed]:
+    """The real Ceph of the kind that the module uses, which it leaves as it was."""
+    with ceph_beds.as_it_was(beds.get(ceph_beds.kind_of(request.path))) as one:
+        yield one
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, None, None]:
+    """A cluster lasts as long as the next test is of a module that uses it."""
+    try:
+        yield
+    finally:
+        if running := item.config.stash.get(_BEDS, None):
+            running.keep(ceph_beds.kind_of(nextitem.path) if nextitem else "")

@@ -83,15 +83,18 @@ def attached(
         assert context.journal.pending() == []
 
 
-def user(bed: CephTestbed, folder: Path, name: str, **capabilities: str) -> dict[str, str]:
+@contextmanager
+def user(
+    bed: CephTestbed, folder: Path, name: str, **capabilities: str
+) -> Iterator[dict[str, str]]:
     """Options for a new user with these capabilities."""
+    keyring = folder / f"{name}.keyring"
     with bed.cluster() as cluster:
         caps = [word for pair in capabilities.items() for word in pair]
-        cluster.mon("auth rm", entity=f"client.{name}")
         (made,) = cluster.mon("auth get-or-create", entity=f"client.{name}", caps=caps)
-    keyring = folder / f"{name}.keyring"
-    keyring.write_text(f"[client.{name}]\n\tkey = {made['key']}\n")
-    return {"user": name, "keyring": str(keyring)}
+        keyring.write_text(f"[client.{name}]\n\tkey = {made['key']}\n")
+        yield {"user": name, "keyring": str(keyring)}
+        cluster.mon("auth rm", entity=f"client.{name}")
 
 
 def read(path: Path) -> bytes:

@@ -22,8 +22,8 @@ from fsmatrix.backends.local.mounts import fuse
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
-from tests import asking
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from tests import asking, ceph_beds
 from tests.backends import daos_agent_double, daos_places, playing
 from tests.backends.ceph_places import DRIVER_NAMES, Place
 from tests.backends.daos_standin import TESTS, Standin
@@ -33,17 +33,6 @@ _fresh = itertools.count()
 
 
 # -- Ceph --------------------------------------------------------------------------------------
-@pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CephTestbed]:
-    """A real cluster: two hosts with an OSD each, one copy of everything, cephx."""
-    folder = tmp_path_factory.mktemp("bed") / "b"
-    options = CephTestbedOptions(
-        nodes=2, redundancy="size=1", failure_domain="osd", pg_num=16, auth="cephx"
-    )
-    yield up(options, folder)
-    assert [line for line in down(folder) if "left" in line] == []
-
-
 @pytest.fixture
 def context(tmp_path: Path) -> Iterator[ProvisionContext]:
     """What the conductor gives; nothing may stay mounted or running after a test."""
@@ -78,6 +67,7 @@ def made_place(bed: CephTestbed) -> Iterator[Callable[[str], Place]]:
 
     yield make
     top.close()
+    ceph_beds.empty(bed)
 
 
 @pytest.fixture

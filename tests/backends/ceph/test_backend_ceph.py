@@ -249,26 +249,28 @@ def test_users_and_capabilities(
 ) -> None:
     pool = bed.pools["rados"]
     nobody = {"user": "nobody"}
-    reading = user(
-        bed, tmp_path, "reading", mon="allow r", osd=f"allow r pool={pool}", mds="allow r"
-    )
-    writing = user(bed, tmp_path, "writing", mon="allow r", osd="allow rw", mds="allow rw")
-    for name in ("rados", "cephfs-fuse"):
-        refusal = backend(name, bed, **nobody).refusal()
-        assert "as client.nobody: " in refusal
-        assert "no key for this user" in refusal or "refuse this user's key" in refusal
-        with pytest.raises(BackendError, match=r"EPERM|EACCES|not permitted|Permission denied"):
-            backend(name, bed, **reading).provision({}, context)
+    may_read = {"mon": "allow r", "osd": f"allow r pool={pool}", "mds": "allow r"}
+    may_write = {"mon": "allow r", "osd": "allow rw", "mds": "allow rw"}
+    with (
+        user(bed, tmp_path, "reading", **may_read) as reading,
+        user(bed, tmp_path, "writing", **may_write) as writing,
+    ):
+        for name in ("rados", "cephfs-fuse"):
+            refusal = backend(name, bed, **nobody).refusal()
+            assert "as client.nobody: " in refusal
+            assert "no key for this user" in refusal or "refuse this user's key" in refusal
+            with pytest.raises(BackendError, match=r"EPERM|EACCES|not permitted|Permission denied"):
+                backend(name, bed, **reading).provision({}, context)
+            assert context.journal.pending() == []
+            with attached(name, bed, context, **writing, drop_server_caches=True) as (used, access):
+                used.make_run(access, "r")
+                told = used.cache(access, "cold", ["r"]).facts
+                assert told["server_caches"] == "unknown"  # tell is not allowed
+                assert told["osd_cache_drop"].startswith("0 of 2: ")
+                assert used.settle(access, 60.0).reached
+        with pytest.raises(BackendError, match=r"MDS capability `p` \(allow rwp\)"):
+            backend("libcephfs", bed, **writing, stripe_count=2).provision({}, context)
         assert context.journal.pending() == []
-        with attached(name, bed, context, **writing, drop_server_caches=True) as (used, access):
-            used.make_run(access, "r")
-            told = used.cache(access, "cold", ["r"]).facts
-            assert told["server_caches"] == "unknown"  # tell is not allowed
-            assert told["osd_cache_drop"].startswith("0 of 2: ")
-            assert used.settle(access, 60.0).reached
-    with pytest.raises(BackendError, match=r"MDS capability `p` \(allow rwp\)"):
-        backend("libcephfs", bed, **writing, stripe_count=2).provision({}, context)
-    assert context.journal.pending() == []
 
 
 @pytest.mark.parametrize("name", ["rados", "libcephfs", "cephfs-fuse"])

@@ -15,7 +15,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,8 @@ import pytest
 
 from fsmatrix.backends.ceph.libcephfs import NONBLOCKING
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from tests import ceph_beds
 from tests.waiting import PATIENCE
 
 HERE = Path(__file__).parent
@@ -112,16 +112,6 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def bed() -> Iterator[CephTestbed]:
-    with tempfile.TemporaryDirectory(prefix="fsmatrix-test-") as folder:
-        place = f"{folder}/bed"
-        try:
-            yield up(CephTestbedOptions(nodes=1, osds_per_node=1, pg_num=8), place)
-        finally:
-            down(place)
-
-
-@pytest.fixture(scope="module")
 def standin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the stand-in, compiled against this machine's library."""
     folder = tmp_path_factory.mktemp("standin")
@@ -140,9 +130,10 @@ def standin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(bed: CephTestbed, standin: Path, tmp_path: Path) -> Place:
+def place(bed: CephTestbed, standin: Path, tmp_path: Path) -> Iterator[Place]:
     number = next(_fresh)
-    return Place(bed, (f"f{number}", f"g{number}"), standin, tmp_path / "report")
+    yield Place(bed, (f"f{number}", f"g{number}"), standin, tmp_path / "report")
+    ceph_beds.empty(bed)
 
 
 # -- the contract -----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from fsmatrix.results.files.store import Store
 from tests.waiting import PATIENCE
 
@@ -30,13 +30,6 @@ limits: {{time_per_run: {limit}}}
 """
 
 
-@pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CephTestbed]:
-    folder = tmp_path_factory.mktemp("bed") / "b"
-    yield up(CephTestbedOptions(nodes=1, pg_num=8), folder)
-    down(folder)
-
-
 def objects(bed: CephTestbed) -> dict[str, str]:
     """Name -> namespace of everything in the pool."""
     with bed.cluster() as cluster, cluster.ioctx(bed.pools["rados"], "\x01") as pool:
@@ -53,9 +46,18 @@ def run(bed: CephTestbed, folder: Path, more: str = "", limit: str = "120s") -> 
     return done.returncode, Store.open(out)
 
 
-def test_objects_of_programs_go_with_their_run(bed: CephTestbed, tmp_path: Path) -> None:
+@pytest.fixture
+def foreign(bed: CephTestbed) -> Iterator[dict[str, str]]:
+    """Somebody else's object in the pool, as `objects` shows it."""
     with bed.cluster() as cluster, cluster.ioctx(bed.pools["rados"]) as pool:
         pool.write_full("somebody.else", b"data")
+        yield {"somebody.else": ""}
+        pool.remove("somebody.else")
+
+
+def test_objects_of_programs_go_with_their_run(
+    bed: CephTestbed, foreign: dict[str, str], tmp_path: Path
+) -> None:
     status, store = run(bed, tmp_path)
     records = [store.read(run_id) for run_id in store.ids()]
     assert status == 0, [record.error for record in records]
@@ -64,12 +66,14 @@ def test_objects_of_programs_go_with_their_run(bed: CephTestbed, tmp_path: Path)
         assert record.phases[0].bytes.sum() == 4 << 20
         names = [word for word in record.argv[-1] if word.startswith("--filename_format=")]
         assert f".{record.case_id}-r000{record.repetition}-a1." in names[0]
-    assert objects(bed) == {"somebody.else": ""}
+    assert objects(bed) == foreign
 
 
-def test_objects_of_a_run_that_was_ended_go_too(bed: CephTestbed, tmp_path: Path) -> None:
+def test_objects_of_a_run_that_was_ended_go_too(
+    bed: CephTestbed, foreign: dict[str, str], tmp_path: Path
+) -> None:
     """fio is ended at the run's deadline, long before it has written all."""
     status, store = run(bed, tmp_path, "rate: 16KiB", "6s")
     assert status == 1
     assert {store.read(run_id).status for run_id in store.ids()} == {"timeout"}
-    assert set(objects(bed)) <= {"somebody.else"}
+    assert objects(bed) == foreign

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fsmatrix.backends.player.ops import Kind
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from fsmatrix.results.evidence.replay import Replayed, replayed
 from fsmatrix.results.files.store import Store
 from tests.suite.replay_workload import Recorder, program, trace
@@ -34,13 +33,6 @@ settle: {{timeout: 2s}}
 limits: {{time_per_run: 120s}}
 """
 NO_KIND = "the driver has no such operation"
-
-
-@pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CephTestbed]:
-    folder = tmp_path_factory.mktemp("bed") / "b"
-    yield up(CephTestbedOptions(nodes=1, pg_num=8), folder)
-    down(folder)
 
 
 def any_names(to: Recorder) -> None:
