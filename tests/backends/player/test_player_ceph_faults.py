@@ -180,7 +180,9 @@ def test_a_full_pool_is_an_error(bed: CephTestbed, rados: Place) -> None:
             time.sleep(0.2)
         found = one.result()
         one.close()
-        cluster.mon("osd pool set-quota", pool="small", field="max_objects", val="0")
+        cluster.mon(
+            "osd pool delete", pool="small", pool2="small", yes_i_really_really_mean_it=True
+        )
     assert set(found.errors_by_errno) <= {"EDQUOT", "ENOSPC"}
     assert found.errors > 0
     assert found.first_error is not None
