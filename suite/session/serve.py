@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 BACKOFF = (0.001, 0.020)
 FAN = 8  # leaders that one leader passes a command on to
+LOST = 5.0  # seconds in which a launcher ends the session of which it has seen a rank end
 
 
 class World:
@@ -117,8 +118,19 @@ class World:
             self.comm.post(frame, leader)
         for rank, member in self._members.items():
             if rank in addressed:
-                wire.deliver(member, frame)
+                self._pass_on(frame, rank, member)
         return command
+
+    def _pass_on(self, frame: bytes, rank: int, member: socket.socket) -> None:
+        """To a rank of this node; ConnectionError that names it, if it is gone.
+
+        The launcher knows how that rank ended, so it has time to say so and to end this one.
+        """
+        try:
+            wire.deliver(member, frame)
+        except wire.ChannelClosed:
+            time.sleep(LOST)
+            raise ConnectionError(f"rank {rank} has ended: it takes no commands") from None
 
     def _next_leaders(self, addressed: Set[int]) -> list[int]:
         """Whom this leader passes a command on to: a tree over the nodes that are addressed.

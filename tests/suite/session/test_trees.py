@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 
 from fsmatrix.results.case import Geometry
 from fsmatrix.suite.launchers.mpirun import Mpirun
-from fsmatrix.suite.session import stream
-from fsmatrix.suite.session.messages import Command, in_rows
+from fsmatrix.suite.session import serve, stream, wire
+from fsmatrix.suite.session.messages import Command, Quit, in_rows
 from fsmatrix.suite.session.serve import FAN, World
 from tests.ranks import rank
 from tests.waiting import PATIENCE
@@ -43,6 +44,21 @@ def leader(nodes: int, node: int) -> World:
     world.leaders = list(range(0, 2 * nodes, 2))
     world.me = world.ranks[2 * node]
     return world
+
+
+def test_a_member_that_is_gone_is_no_end_of_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a leader ended in silence before the launcher had said which rank was killed."""
+    monkeypatch.setattr(serve, "LOST", 0.0)
+    world = leader(1, 0)
+    world.conductor, conductor = socket.socketpair()
+    member, gone = socket.socketpair()
+    world._up, world._members = None, {1: member}
+    with world.conductor, conductor, member:
+        wire.send(conductor, Quit(to=in_rows([0, 1])))
+        gone.close()
+        with pytest.raises(ConnectionError, match="rank 1 has ended") as raised:
+            world.next_command()
+    assert not isinstance(raised.value, wire.ChannelClosed)
 
 
 @pytest.mark.parametrize("count", [1, 2, FAN, FAN + 1, FAN + 2, 73, 200])
