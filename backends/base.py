@@ -26,7 +26,7 @@ from fsmatrix.backends.node_side import CacheMethod as CacheMethod
 from fsmatrix.backends.node_side import Evidence as Evidence
 from fsmatrix.backends.node_side import NodeSide
 from fsmatrix.backends.node_side import Settled as Settled
-from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar
 from fsmatrix.results.registry import Registry
@@ -40,7 +40,7 @@ class BackendOptions(BaseModel):
 
 
 @dataclass(frozen=True)
-class Usable:
+class Availability:
     """Answer of `check`: can it be used on this machine, which version, or why not."""
 
     ok: bool
@@ -70,7 +70,7 @@ class ProvisionContext:
     journal: Journal
     tag: str  # drawn for this attachment: names and marks what the suite makes for it
     options: Mapping[str, str] = field(default_factory=dict)  # device_state
-    draw: str = ""  # what a random choice of this block is made of: seed and block
+    block_seed: str = ""  # what a random choice of this block is made of: seed and block
     progress: Callable[[str], None] = _quiet  # told what takes long
 
     def new_name(self) -> str:
@@ -91,14 +91,14 @@ class Backend(NodeSide):
     testbed_options: ClassVar[Mapping[str, str]] = {}  # option -> what a test bed tells for it
     reference: ClassVar[bool] = False  # memory: shown only on request, never ranked
     network: ClassVar[bool] = True  # processes that work on it speak to servers, or mount for them
-    pace: ClassVar[Pace] = Pace()
+    pace: ClassVar[SpeedEstimate] = SpeedEstimate()
 
     def __init__(self, options: BackendOptions) -> None:
         self.options = options
 
     @classmethod
     @abstractmethod
-    def check(cls) -> Usable:
+    def check(cls) -> Availability:
         """Whether it can be used here."""
 
     @classmethod
@@ -122,7 +122,7 @@ class Backend(NodeSide):
         """Directories, images and devices that its options name.  BackendError as `refusal`."""
         return ()
 
-    def keeps(self) -> int:
+    def state_bytes(self) -> int:
         """Bytes that it keeps in the campaign's state directory until the campaign ends."""
         return 0
 
@@ -165,7 +165,7 @@ class Backend(NodeSide):
         del level, program
         return ""
 
-    def places(self, level: Level) -> int:
+    def root_count(self, level: Level) -> int:
         """How many `run_roots` there are at a level that can be made.  Pure."""
         del level
         return 1
@@ -175,7 +175,7 @@ class Backend(NodeSide):
         del level
         return {}
 
-    def agreement(self) -> str:
+    def required_consent(self) -> str:
         """What the user must still agree to before anything is made (empty: nothing)."""
         return ""
 
@@ -187,9 +187,9 @@ class Backend(NodeSide):
         del space
         return ""
 
-    def commands(self, level: Level, draw: str) -> list[str]:
+    def commands(self, level: Level, block_seed: str) -> list[str]:
         """What `provision` and `release` would do, as an administrator would type it."""
-        del level, draw
+        del level, block_seed
         return []
 
     def attributes(self) -> dict[str, Scalar]:

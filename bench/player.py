@@ -35,7 +35,7 @@ from rich.table import Table
 from fsmatrix.backends.player import _player
 from fsmatrix.backends.player.ops import OP, Chunk, Kind
 from fsmatrix.backends.player.player import Implementation, Player, PlayerOptions, open_player
-from fsmatrix.suite.session.players.apart import ApartPlayer
+from fsmatrix.suite.session.players.subprocess_player import SubprocessPlayer
 
 SIZE = 4096
 CHUNK = 65_536
@@ -64,7 +64,7 @@ def opened(directory: Path, implementation: Implementation, apart: bool = False)
     options = PlayerOptions(slots=1, max_op_bytes=SIZE, seed=1)
     player: Player
     if apart:
-        player = ApartPlayer("posix", str(directory), options, {})
+        player = SubprocessPlayer("posix", str(directory), options, {})
     else:
         player = open_player("posix", str(directory), options, implementation)
     player.play(Chunk(np.zeros(1, dtype=OP), (NAME.encode(),)))

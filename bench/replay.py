@@ -41,7 +41,7 @@ from fsmatrix.backends.player.ops import Chunks, CountingChunks, Kind, Place
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.suite.workloads.streams import pattern
 from fsmatrix.suite.workloads.streams.replay.generate import generate
-from fsmatrix.suite.workloads.streams.replay.survey import Work
+from fsmatrix.suite.workloads.streams.replay.survey import ReplayParams
 from fsmatrix.traces.model import COLUMNS, Header
 from fsmatrix.traces.writer import writing
 
@@ -143,7 +143,7 @@ def rate_in(root: Path, rounds: int, size: int) -> list[Row]:
         step="read", operation="read", layout="file-per-process", chunk=SIZE,
         bytes=OPERATIONS * SIZE, random="with-replacement",
     )  # fmt: skip
-    work = Work(trace=str(trace), mode="queue", slots=1)
+    work = ReplayParams(trace=str(trace), mode="queue", slots=1)
     # as many operations as the trace has, of the same file
     engines: dict[str, Callable[[], float]] = {
         "replay": lambda: rate_of(root, generate(work.document(), PLACE)),
@@ -219,7 +219,7 @@ def timed(root: Path, _rounds: int) -> list[Row]:
     made(root, FILE_BYTES)
     trace_of(trace, count, interval, FILE_BYTES)
     iolog_of(log, root / DATA, count, interval, FILE_BYTES)
-    work = Work(trace=str(trace), mode="timed", time_scale=1.0, slots=1)
+    work = ReplayParams(trace=str(trace), mode="timed", time_scale=1.0, slots=1)
     with player_of("posix", root, 1) as player:
         tallies = play(player, generate(work.document(), PLACE))
     late = np.asarray(tallies["issue_error"])
@@ -261,7 +261,7 @@ def null(count: int) -> None:
     from fsmatrix.traces.generators.page_cache import generate as workload
 
     whole = workload("uniform-random", 1.0, 1).operations
-    work = Work(generator="uniform-random", scale=count / whole, mode="queue", slots=1)
+    work = ReplayParams(generator="uniform-random", scale=count / whole, mode="queue", slots=1)
     with player_of("null", Path("/"), 4) as player:
         play(player, generate(work.document(), PLACE))
         done = player.result().operations

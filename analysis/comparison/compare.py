@@ -136,7 +136,7 @@ def comparisons(
     A pair has a comparison of its own for each engine, and for data and metadata, so that no mean
     mixes them; by default each phase is compared in its own metric (`units.own_metric`).
 
-    This look has a share of `options.alpha` (`stats/looks`).
+    This made has a share of `options.alpha` (`stats/looks`).
     `baseline`: one of the sides; only the pairs of every other one with it, as b.
     `by`: a factor, or several (their combinations are sides: "ice-lake / 2").
     ValueError: an unknown name or level, fewer than two sides, no run that counts, mixed engines
@@ -154,10 +154,10 @@ def comparisons(
     rising = metric == OWN or metric_of(ds, metric).more_is_better
     asked = _Asked(metric, sides, baseline, free, options, record, rising)
     family, apart = _family(asked, of, pairs)
-    look = _Look(of, asked, family)
+    made = _ComparisonRun(of, asked, family)
     result, first = [], 0
     for pair in pairs:
-        result += _of_pair(look, pair, first)
+        result += _of_pair(made, pair, first)
         first += len(pair.ratios)
     if not sides:
         lost = tuple(f"{text}." for text in without(of))
@@ -223,7 +223,7 @@ def _cells(of: Table, pairs: Sequence[Pair]) -> list[tuple[bytes, bytes]]:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _ComparisonRun:
     """What all comparisons have in common that are made together."""
 
     of: Table
@@ -241,18 +241,18 @@ class _JudgedPair:
     doubts: Sequence[tuple[str, ...]]
 
 
-def _of_pair(look: _Look, pair: Pair, first: int) -> list[Comparison]:
+def _of_pair(made: _ComparisonRun, pair: Pair, first: int) -> list[Comparison]:
     """The comparisons of one pair, one for each part; `first`: its first cell in the family."""
     matches = pair.cells.matches
-    state = checked(look.of, matches)
-    doubts = doubts_of(look.of, matches, [(a, b) for _, a, b in pair.ratios], state, pair.sides)
+    state = checked(made.of, matches)
+    doubts = doubts_of(made.of, matches, [(a, b) for _, a, b in pair.ratios], state, pair.sides)
     judged = _JudgedPair(pair, range(first, first + len(matches)), state, doubts)
-    return [_of_part(look, judged, part) for part in pair.parts]
+    return [_of_part(made, judged, part) for part in pair.parts]
 
 
-def _of_part(look: _Look, judged: _JudgedPair, part: WorkPart) -> Comparison:
+def _of_part(made: _ComparisonRun, judged: _JudgedPair, part: WorkPart) -> Comparison:
     """The comparison of those cells of a pair that may share a mean."""
-    of, asked, family, pair = look.of, look.asked, look.family, judged.pair
+    of, asked, family, pair = made.of, made.asked, made.family, judged.pair
     options = asked.options
     places = pair.parts[part]
     columns = [judged.columns[i] for i in places]

@@ -26,7 +26,7 @@ from fsmatrix.analysis.data.roles import pattern_of
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, geometric_mean
 from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.stats.testing import signflips
-from fsmatrix.analysis.stats.testing.signflips import Together
+from fsmatrix.analysis.stats.testing.signflips import MaxTResult
 from fsmatrix.analysis.stats.testing.tests import Correction, correct
 from fsmatrix.analysis.stats.testing.verdict import CERTAINTY, Kind, Verdict, judge, verdicts
 from fsmatrix.analysis.units import labelled
@@ -97,7 +97,7 @@ def subjects(matches: Sequence[Match], places: Places, first: int) -> list[Subje
 
 def together(
     differences: Floats, last: Codes, every: Sequence[Subject], turns: Sequence[int], alpha: float
-) -> tuple[Together, Floats]:
+) -> tuple[MaxTResult, Floats]:
     """(the cells' p, p of `every` question), by max-T on the blocks' means."""
     means = np.array([differences[:, list(question.columns)].mean(axis=1) for question in every])
     means = means.reshape(len(every), len(differences)).T
@@ -105,7 +105,7 @@ def together(
     # means of more cells have less variance: only like ones have it in common
     groups = np.repeat([0, 1], [cells, len(every)])
     tested = signflips.max_t_over_looks(np.hstack([differences, means]), last, turns, alpha, groups)
-    return Together(tested.p[:cells], tested.share, differences), tested.p[cells:]
+    return MaxTResult(tested.p[:cells], tested.share, differences), tested.p[cells:]
 
 
 def answers(
@@ -192,7 +192,7 @@ def family_of(
     shared = np.where(in_blocks, differences, np.nan)
     joint, p = together(shared, last, groups, record.looks, alpha)
     part = float(in_blocks.mean())
-    of_blocks = Together(joint.p[in_blocks], part * joint.share, shared[:, in_blocks])
+    of_blocks = MaxTResult(joint.p[in_blocks], part * joint.share, shared[:, in_blocks])
     by_block = [r for r, paired in zip(ratios, in_blocks, strict=True) if paired]
     claims = _claims(shared, groups)
     first = iter(

@@ -17,11 +17,18 @@ from typing import ClassVar, cast
 
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext, Settled, Space, Usable
+from fsmatrix.backends.base import (
+    Availability,
+    CacheMethod,
+    Evidence,
+    ProvisionContext,
+    Settled,
+    Space,
+)
 from fsmatrix.backends.ceph.bindings import capi, cephfs
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
-from fsmatrix.backends.ceph.levelled import Levelled, pool_space
-from fsmatrix.backends.ceph.mounts import Mounted, farewell, is_ours
+from fsmatrix.backends.ceph.ceph_backend import CephBackend, pool_space
+from fsmatrix.backends.ceph.mounts import Mounted, evict_session, is_ours
 from fsmatrix.backends.ceph.options import LAYOUT, CephfsOptions, MountedOptions
 from fsmatrix.backends.ceph.places import own
 from fsmatrix.backends.ceph.places.trees import Tree
@@ -42,7 +49,7 @@ from fsmatrix.results.evidence.values import Json, JsonObject, inside, text
 # What the backends on CephFS share: they work in a directory of the suite's own (see own).
 
 
-class OnCephfs(Levelled):
+class CephfsBackend(CephBackend):
     """Base of libcephfs, cephfs-fuse and cephfs-kernel."""
 
     pool_option = "data_pool"
@@ -122,7 +129,7 @@ def require_seen(tree: Tree, host: str) -> None:
 FILE_SYSTEM = "file system"
 
 
-class Attached(ClientMount, OnCephfs):
+class Attached(ClientMount, CephfsBackend):
     """The node-side half of cephfs-fuse and cephfs-kernel."""
 
     entry = "cephfs-mount"
@@ -185,7 +192,7 @@ class Attached(ClientMount, OnCephfs):
     @classmethod
     def unclean(cls, details: JsonObject) -> None:
         """Its session is ended at the MDSs."""
-        farewell(cls.mounted(details))
+        evict_session(cls.mounted(details))
 
     @classmethod
     def cache(
@@ -232,7 +239,7 @@ class Attached(ClientMount, OnCephfs):
 
     @classmethod
     def workers(cls, access: Access) -> list[int]:
-        """The client of the mount, if it is a process, and what `Levelled` knows."""
+        """The client of the mount, if it is a process, and what `CephBackend` knows."""
         pids = super().workers(access)
         argv = cls.client_of(cls.argv(access.details)) if "point" in access.details else ()
         return pids + (fuse.processes(argv) if argv else [])
@@ -296,12 +303,12 @@ class CephfsMounted(Attached):
 
     # -- conductor ---------------------------------------------------------------------
     @classmethod
-    def check(cls) -> Usable:
+    def check(cls) -> Availability:
         """It can be mounted, or one is mounted already."""
         reason = cls.mount_refusal() or library_refusal()
         if reason and any(mount.fstype in cls.fstypes for mount in mounts()):
-            return Usable(True, f"found mounted only ({reason})")
-        return Usable(False, reason=reason) if reason else Usable(True, cls.version())
+            return Availability(True, f"found mounted only ({reason})")
+        return Availability(False, reason=reason) if reason else Availability(True, cls.version())
 
     def refusal(self) -> str:
         """Why these options cannot work here."""

@@ -20,12 +20,12 @@ from typing import Literal, cast
 from pydantic import Field
 
 from fsmatrix.backends.access import Access, CephfsAccess, expect
-from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext, Usable
+from fsmatrix.backends.base import Availability, CacheMethod, Evidence, ProvisionContext
 from fsmatrix.backends.ceph import deployment
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.librados import NO_WAIT, root_text
 from fsmatrix.backends.ceph.cephfs_mounted import (
-    OnCephfs,
+    CephfsBackend,
     ceph_facts,
     cluster_details,
     library_refusal,
@@ -53,7 +53,7 @@ class DriverOptions(LibcephfsOptions):
     )
 
 
-class Libcephfs(OnCephfs):
+class Libcephfs(CephfsBackend):
     """A directory `fsmatrix-<tag>` in an existing CephFS."""
 
     name = "libcephfs"
@@ -68,10 +68,10 @@ class Libcephfs(OnCephfs):
 
     # -- conductor ---------------------------------------------------------------------
     @classmethod
-    def check(cls) -> Usable:
+    def check(cls) -> Availability:
         """The libraries are there; which cluster is meant only the options say."""
         reason = library_refusal()
-        return Usable(False, reason=reason) if reason else Usable(True, capi.CEPHFS)
+        return Availability(False, reason=reason) if reason else Availability(True, capi.CEPHFS)
 
     def refusal(self) -> str:
         """No cluster, no access, no such file system or data pool."""

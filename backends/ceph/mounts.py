@@ -157,7 +157,7 @@ def evict(login: Login, filesystem: str, *dead: Mapping[str, str]) -> int:
     return ended
 
 
-def farewell(mount: Mounted) -> None:
+def evict_session(mount: Mounted) -> None:
     """End the session of a mount that did not do so itself.
 
     If that is not possible now, the MDSs do it when its time is over.

@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, cast
 
 from fsmatrix.backends.access import Access, RadosAccess, expect
-from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext, Usable
+from fsmatrix.backends.base import Availability, CacheMethod, Evidence, ProvisionContext
 from fsmatrix.backends.base import Space as FreeSpace
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster, Login, root_text
-from fsmatrix.backends.ceph.levelled import Levelled, pool_space
+from fsmatrix.backends.ceph.ceph_backend import CephBackend, pool_space
 from fsmatrix.backends.ceph.options import RadosOptions
 from fsmatrix.backends.ceph.places.spaces import Space
 from fsmatrix.backends.ceph.state import caches, facts
@@ -32,7 +32,7 @@ from fsmatrix.results.evidence.values import Json, inside
 ENTRY = "rados-space"  # kind of journal entry
 
 
-class Rados(Levelled):
+class Rados(CephBackend):
     """Namespaces of the suite's own in an existing pool."""
 
     name = "rados"
@@ -50,10 +50,10 @@ class Rados(Levelled):
 
     # -- conductor ---------------------------------------------------------------------
     @classmethod
-    def check(cls) -> Usable:
+    def check(cls) -> Availability:
         """librados is there; which cluster is meant only the options say."""
         reason = capi.available(capi.RADOS)
-        return Usable(False, reason=reason) if reason else Usable(True, capi.RADOS)
+        return Availability(False, reason=reason) if reason else Availability(True, capi.RADOS)
 
     def refusal(self) -> str:
         """No cluster, no access, no such pool, or one that is not for this."""

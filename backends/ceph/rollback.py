@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from fsmatrix.backends.ceph.levels import levelstate
-from fsmatrix.backends.ceph.mounts import FUSE, Mounted, farewell, is_ours
+from fsmatrix.backends.ceph.mounts import FUSE, Mounted, evict_session, is_ours
 from fsmatrix.backends.ceph.places import spaces, trees
 from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.journal.proof import (
     POINT,
     Facts,
-    Ground,
     Kind,
-    LeftAlone,
+    NotProvenOurs,
+    OwnershipScope,
     Stage,
     of_server_thing,
 )
@@ -29,19 +29,19 @@ def _mounted(facts: Facts) -> tuple[Mounted, tuple[str, ...]]:
     try:
         own = read(Mounted, facts, "facts")
     except StoredError as error:
-        raise LeftAlone(str(error)) from error
+        raise NotProvenOurs(str(error)) from error
     return own, texts(facts, "argv") if own.fstype == FUSE else ()
 
 
-def of_cephfs_mount(facts: Facts, ground: Ground) -> None:
+def of_cephfs_mount(facts: Facts, ground: OwnershipScope) -> None:
     """At a mount point of ours; a ceph-fuse carries our proof in its environment."""
     own, argv = _mounted(facts)
     path = Path(own.path)
     if not ground.holds(path) or not POINT.fullmatch(path.name):
-        raise LeftAlone(f"{path} is no mount point of this results directory: not unmounted")
+        raise NotProvenOurs(f"{path} is no mount point of this results directory: not unmounted")
     for pid in fuse.processes(argv):
         if not carries(pid, ground.identity.store):
-            raise LeftAlone(f"process {pid} is not of this results directory: not ended")
+            raise NotProvenOurs(f"process {pid} is not of this results directory: not ended")
 
 
 def undo_cephfs_mount(facts: Facts, same_boot: bool) -> str:
@@ -52,7 +52,7 @@ def undo_cephfs_mount(facts: Facts, same_boot: bool) -> str:
     path = Path(own.path)
     mount = mounts.mounted_at(path)
     if mount is not None and not is_ours(mount, own):
-        raise LeftAlone(f"{path}: {mount.source} is mounted there, not our CephFS")
+        raise NotProvenOurs(f"{path}: {mount.source} is mounted there, not our CephFS")
     if mount is None and not fuse.processes(client):
         return ""
     try:
@@ -60,7 +60,7 @@ def undo_cephfs_mount(facts: Facts, same_boot: bool) -> str:
     except OSError as error:
         raise not_unmounted(str(path), error) from error
     if not in_order:
-        farewell(own)
+        evict_session(own)
     return f"unmounted {path}"
 
 

@@ -1,6 +1,6 @@
 """DAOS by libdfs: a POSIX container, for the player and for programs that speak DFS.
 
-Cache states.  libdfs keeps no data in the client: see `ondaos.NOTHING_CACHED`.
+Cache states.  libdfs keeps no data in the client: see `daos_backend.NOTHING_CACHED`.
 
 Counters.  Over TCP the bytes pass this kernel's network interfaces and are counted there.
 RDMA (verbs, cxi) and engines on this very machine pass them by: there are no counters then.
@@ -12,7 +12,7 @@ from typing import cast
 
 from fsmatrix.backends.access import Access, DfsAccess, expect
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import libraries, ondaos, together, trees
+from fsmatrix.backends.daos import daos_backend, libraries, together, trees
 from fsmatrix.backends.daos.bindings import Folders
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.options import DaosDfsOptions
@@ -21,13 +21,13 @@ from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.results.evidence.values import Json, JsonObject
 
 
-class DaosDfs(ondaos.OnDaos):
+class DaosDfs(daos_backend.DaosBackend):
     """A container of the suite's own in a pool, or a directory of its own in one that is given."""
 
     name = "daos-dfs"
     Options = DaosDfsOptions
     access_type = DfsAccess
-    cache_states = ondaos.NOTHING_CACHED
+    cache_states = daos_backend.NOTHING_CACHED
     driver = "dfs"
 
     def refusal(self) -> str:
@@ -89,7 +89,7 @@ class DaosDfs(ondaos.OnDaos):
         dfs = expect(access, DfsAccess)
         if reason := libraries.folder_refusal(dfs.library):
             raise BackendError(reason)
-        ondaos.require_seen(dfs)
+        daos_backend.require_seen(dfs)
 
     @classmethod
     def run_root(cls, access: Access, name: str) -> str:

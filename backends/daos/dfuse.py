@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import cast
 
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.backends.base import ProvisionContext, Space, Usable
+from fsmatrix.backends.base import Availability, ProvisionContext, Space
 from fsmatrix.backends.daos import deployment, libraries, trees
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.mounts import attributes, interception, program
-from fsmatrix.backends.daos.mounts.attached import DfuseNode
+from fsmatrix.backends.daos.mounts.dfuse_mount import DfuseNode
 from fsmatrix.backends.daos.mounts.options import FACTORS, FOUND, DaosDfuseOptions
 from fsmatrix.backends.daos.state import facts as daos_facts
 from fsmatrix.backends.errors import BackendError, value_or_error
@@ -46,15 +46,15 @@ class DaosDfuse(DfuseNode):
 
     # -- whether, and which ------------------------------------------------------------
     @classmethod
-    def check(cls) -> Usable:
+    def check(cls) -> Availability:
         """It can be mounted, or one is mounted already."""
         usable, reason = super().check(), program.refusal()
         if usable.ok and not reason:
             return usable
         reason = reason or usable.reason
         if any(program.is_dfuse(mount) for mount in mounts()):
-            return Usable(True, f"found mounted only ({reason})")
-        return Usable(False, reason=reason)
+            return Availability(True, f"found mounted only ({reason})")
+        return Availability(False, reason=reason)
 
     def refusal(self) -> str:
         """Why these options cannot work here."""

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.choose_hosts import choose_hosts
 from fsmatrix.backends.daos.tools import dmg, tool
 from fsmatrix.backends.daos.tools.answers import Member
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.daos.tools.dmg import Control
 from fsmatrix.backends.daos.tools.tool import NAME
-from fsmatrix.backends.drawing import drawn
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.target import Placement
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, positive
@@ -248,7 +248,7 @@ class Levels:
             return f"pool {prepared.pool} has {engines} engines: it does not lie on {nodes} servers"
         return ""
 
-    def agreement(self) -> str:
+    def required_consent(self) -> str:
         """What the user must agree to before anything is made (empty: nothing, or agreed)."""
         if self.options.pools or self.options.consent:
             return ""
@@ -259,11 +259,11 @@ class Levels:
             "options.levels.consent: true agrees"
         )
 
-    def commands(self, level: Level, draw: str, label: str) -> list[str]:
+    def commands(self, level: Level, block_seed: str, label: str) -> list[str]:
         """What making and destroying this level would tell the system, as one would type it."""
         if self.options.pools:
             return []
-        servers = self._drawn(level, draw)
+        servers = self._drawn(level, block_seed)
         words = (dmg.creation(label, _ranks(servers), self._size(servers)), dmg.destruction(label))
         return [" ".join((dmg.TOOL, *line)) for line in words]
 
@@ -282,9 +282,12 @@ class Levels:
         given = positive(level.get("storage_nodes"))
         return given or self.options.storage_nodes or max(1, len(servers))
 
-    def _drawn(self, level: Level, draw: str) -> Servers:
+    def _drawn(self, level: Level, block_seed: str) -> Servers:
         servers = servers_of(self.control.members())
-        return {name: servers[name] for name in drawn(servers, self._number(level, servers), draw)}
+        return {
+            name: servers[name]
+            for name in choose_hosts(servers, self._number(level, servers), block_seed)
+        }
 
     def _size(self, servers: Servers) -> int:
         assert self.options.size_per_node is not None  # leveloptions: no pools are named
@@ -296,14 +299,14 @@ class Levels:
 
         After a failure the journal entry stays, since the servers may have made it all the same.
         """
-        reason = self.refusal(level) or self.agreement()
+        reason = self.refusal(level) or self.required_consent()
         if reason:
             raise BackendError(reason)
         prepared = self.options.prepared(level)
         if prepared is not None:
             return {"pool": prepared.pool, "made": False, "placement": {}}
         label = context.new_name()
-        servers = self._drawn(level, context.draw)
+        servers = self._drawn(level, context.block_seed)
         ranks, size = _ranks(servers), self._size(servers)
         facts: dict[str, Json] = {"name": label, "path": label, "control": self.options.control}
         facts["deadline"] = self.client.deadline

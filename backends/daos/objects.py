@@ -11,7 +11,7 @@ from typing import cast
 
 from fsmatrix.backends.access import Access, DaosAccess, expect
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import containers, ondaos
+from fsmatrix.backends.daos import containers, daos_backend
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.options import OPTION_OF, DaosObjectsOptions
 from fsmatrix.backends.daos.tools import tool
@@ -20,13 +20,13 @@ from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, texts
 
 
-class DaosObjects(ondaos.OnDaos):
+class DaosObjects(daos_backend.DaosBackend):
     """Containers of the suite's own in a pool, of the type that ROOT's RNTuple has."""
 
     name = "daos-objects"
     Options = DaosObjectsOptions
     access_type = DaosAccess
-    cache_states = ondaos.NOTHING_CACHED
+    cache_states = daos_backend.NOTHING_CACHED
     driver = "daos"  # which the player does not have
     layout = "ROOT"
 
@@ -64,7 +64,7 @@ class DaosObjects(ondaos.OnDaos):
     def mount(cls, access: Access, journal: Journal) -> None:
         """Look whether this node reaches the very container that the conductor made."""
         del journal
-        ondaos.require_seen(expect(access, DaosAccess))
+        daos_backend.require_seen(expect(access, DaosAccess))
 
     @classmethod
     def run_root(cls, access: Access, name: str) -> str:

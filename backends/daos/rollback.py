@@ -10,9 +10,9 @@ from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.journal.proof import (
     POINT,
     Facts,
-    Ground,
     Kind,
-    LeftAlone,
+    NotProvenOurs,
+    OwnershipScope,
     Stage,
     of_server_thing,
 )
@@ -45,14 +45,14 @@ def undo_daos_pool(facts: Facts, same_boot: bool) -> str:
     return f"destroyed pool {facts['name']}" if levels.destroy_recorded(facts) else ""
 
 
-def of_dfuse_mount(facts: Facts, ground: Ground) -> None:
+def of_dfuse_mount(facts: Facts, ground: OwnershipScope) -> None:
     """At a mount point of ours; its dfuse carries our proof in its environment."""
     path = Path(str(facts["path"]))
     if not ground.holds(path) or not POINT.fullmatch(path.name):
-        raise LeftAlone(f"{path} is no mount point of this results directory: not unmounted")
+        raise NotProvenOurs(f"{path} is no mount point of this results directory: not unmounted")
     for pid in fuse.processes(texts(facts, "argv")):
         if not carries(pid, ground.identity.store):
-            raise LeftAlone(f"process {pid} is not of this results directory: not ended")
+            raise NotProvenOurs(f"process {pid} is not of this results directory: not ended")
 
 
 def undo_dfuse_mount(facts: Facts, same_boot: bool) -> str:
@@ -62,7 +62,7 @@ def undo_dfuse_mount(facts: Facts, same_boot: bool) -> str:
     path, argv = Path(text(facts, "path")), texts(facts, "argv")
     mount = mounts.mounted_at(path)
     if mount is not None and not program.is_dfuse(mount):
-        raise LeftAlone(f"{path}: {mount.source} is mounted there, not DFUSE")
+        raise NotProvenOurs(f"{path}: {mount.source} is mounted there, not DFUSE")
     if mount is None and not fuse.processes(argv):
         return ""
     try:

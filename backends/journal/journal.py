@@ -26,7 +26,13 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.identity import Identity, identity
 from fsmatrix.backends.journal.proof import PREFIX as PREFIX
-from fsmatrix.backends.journal.proof import Ground, Kind, LeftAlone, Named, load_kinds
+from fsmatrix.backends.journal.proof import (
+    Kind,
+    NotProvenOurs,
+    OwnershipScope,
+    PlannedPaths,
+    load_kinds,
+)
 from fsmatrix.results.evidence.values import Json, JsonObject, text, whole
 from fsmatrix.results.files import atomic_write, trust
 from fsmatrix.results.process import Process, boot_id, start_of
@@ -248,7 +254,7 @@ class Journal:
             _sync_folder(self.path.parent)
 
 
-def undo_pending(folder: Path, named: Named | None = None) -> list[str]:
+def undo_pending(folder: Path, named: PlannedPaths | None = None) -> list[str]:
     """Take down what crashes left, according to all journals (*.jsonl) in `folder`.
 
     In reverse order; of this boot everything, of an earlier boot of this host only files,
@@ -267,7 +273,7 @@ def undo_pending(folder: Path, named: Named | None = None) -> list[str]:
     report = [f"{LEFT_ALONE}{fault}" for content in contents for fault in content.faults]
     if not pending:
         return [_plain(line) for line in report]
-    ground = Ground(identity(folder), named or Named())
+    ground = OwnershipScope(identity(folder), named or PlannedPaths())
     refuse_foreign(pending, ground.identity)
     kinds = load_kinds(entry.kind for entry in pending)
     pending.sort(key=lambda entry: (_stage(kinds.get(entry.kind)), -entry.time))
@@ -276,7 +282,7 @@ def undo_pending(folder: Path, named: Named | None = None) -> list[str]:
             continue
         try:
             done = _undo(entry, kinds.get(entry.kind), ground)
-        except LeftAlone as reason:
+        except NotProvenOurs as reason:
             report.append(f"{LEFT_ALONE}{reason}")
             continue
         Journal(entry.journal).end(entry)
@@ -285,7 +291,7 @@ def undo_pending(folder: Path, named: Named | None = None) -> list[str]:
     return [_plain(line) for line in report]
 
 
-def _stage(kind: Kind | LeftAlone | None) -> int:
+def _stage(kind: Kind | NotProvenOurs | None) -> int:
     return kind.stage if isinstance(kind, Kind) else -1
 
 
@@ -304,23 +310,23 @@ def refuse_foreign(pending: list[Entry], own: Identity) -> None:
             raise BackendError(_plain(text))
 
 
-def _undo(entry: Entry, kind: Kind | LeftAlone | None, ground: Ground) -> str:
+def _undo(entry: Entry, kind: Kind | NotProvenOurs | None, ground: OwnershipScope) -> str:
     what = entry.thing
     same_boot = entry.boot_id == boot_id()
     if not same_boot and entry.host != socket.gethostname():
-        raise LeftAlone(f"{what} belongs to host {entry.host}: resume there to remove it")
+        raise NotProvenOurs(f"{what} belongs to host {entry.host}: resume there to remove it")
     if kind is None:
-        raise LeftAlone(f"{what}: this version does not know how to undo it")
-    if isinstance(kind, LeftAlone):
-        raise LeftAlone(f"{what}: {kind}")
+        raise NotProvenOurs(f"{what}: this version does not know how to undo it")
+    if isinstance(kind, NotProvenOurs):
+        raise NotProvenOurs(f"{what}: {kind}")
     try:
         if same_boot or not kind.ends_with_boot:
             kind.proof(entry.facts, ground)
         return kind.undo(entry.facts, same_boot)
     except KeyError as error:
-        raise LeftAlone(f"{what}: the journal has no {error} of it") from error
+        raise NotProvenOurs(f"{what}: the journal has no {error} of it") from error
     except (BackendError, OSError, ValueError, TypeError, AttributeError) as error:
-        raise LeftAlone(f"{what}: {error}") from error
+        raise NotProvenOurs(f"{what}: {error}") from error
 
 
 def _plain(text: str) -> str:

@@ -9,7 +9,14 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.journal.proof import PREFIX, Facts, Ground, Kind, LeftAlone, Stage
+from fsmatrix.backends.journal.proof import (
+    PREFIX,
+    Facts,
+    Kind,
+    NotProvenOurs,
+    OwnershipScope,
+    Stage,
+)
 from fsmatrix.backends.system.cgroups import memory
 from fsmatrix.backends.system.cgroups.throttle import remove
 
@@ -34,15 +41,15 @@ def limited(size: int, journal: Journal) -> Iterator[Path]:
         journal.end(entry)
 
 
-def prove(facts: Facts, ground: Ground) -> None:
+def prove(facts: Facts, ground: OwnershipScope) -> None:
     """A cgroup where the kernel has them, with a name that this store has drawn."""
     path = Path(str(facts["path"]))
     root = memory.hierarchy().root
     if not path.is_relative_to(root) or path.resolve() != path:
-        raise LeftAlone(f"{path} is no cgroup below {root}: not removed")
+        raise NotProvenOurs(f"{path} is no cgroup below {root}: not removed")
     name = _NAME.fullmatch(path.name)
     if name is None or not ground.identity.made_uuid(name["uuid"]):
-        raise LeftAlone(f"{path} is no cgroup of this results directory: not removed")
+        raise NotProvenOurs(f"{path} is no cgroup of this results directory: not removed")
 
 
 def undo(facts: Facts, same_boot: bool) -> str:
@@ -51,7 +58,7 @@ def undo(facts: Facts, same_boot: bool) -> str:
     if not same_boot or not path.exists():
         return ""
     if reason := remove(path, PATIENCE):
-        raise LeftAlone(reason)
+        raise NotProvenOurs(reason)
     return f"removed cgroup {path}"
 
 

@@ -31,12 +31,12 @@ _TMPFS = re.compile(r"fsmatrix-[A-Za-z0-9_.-]+")
 _LOOP = re.compile(r"/dev/loop\d+")
 
 
-class LeftAlone(Exception):
+class NotProvenOurs(Exception):
     """Something is there that is not, or not provably, what the journal recorded."""
 
 
 @dataclass(frozen=True)
-class Named:
+class PlannedPaths:
     """Places that the stored plan names, by target: its user asked for them."""
 
     images: Mapping[str, str] = field(default_factory=dict)
@@ -44,11 +44,11 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Ground:
+class OwnershipScope:
     """What a store may undo things on: who it is, and what its plan names."""
 
     identity: Identity
-    named: Named = field(default_factory=Named)
+    named: PlannedPaths = field(default_factory=PlannedPaths)
     folder: Path | None = None  # a test bed's own; None: the store's `state`
 
     @property
@@ -83,24 +83,24 @@ def _is_named(path: Path, image: str) -> bool:
         return False
 
 
-def of_mount(facts: Facts, ground: Ground) -> None:
+def of_mount(facts: Facts, ground: OwnershipScope) -> None:
     """At a mount point of ours: our tmpfs, our image, or a device that the plan names."""
     path, source = str(facts["path"]), str(facts["source"])
     mount = mounts.mounted_at(path)
     if mount is None or mount.source != source:
         return
     if not ground.holds(Path(path)) or not POINT.fullmatch(Path(path).name):
-        raise LeftAlone(f"{path} is no mount point of this results directory: not unmounted")
+        raise NotProvenOurs(f"{path} is no mount point of this results directory: not unmounted")
     ours = (
         bool(_TMPFS.fullmatch(source))
         if mount.fstype == "tmpfs"
         else our_loop(source, ground) or ground.device(source)
     )
     if not ours:
-        raise LeftAlone(f"{path}: nothing proves that {source} is ours: not unmounted")
+        raise NotProvenOurs(f"{path}: nothing proves that {source} is ours: not unmounted")
 
 
-def our_loop(device: str, ground: Ground) -> bool:
+def our_loop(device: str, ground: OwnershipScope) -> bool:
     """Whether an image of ours is behind this loop device, or a part of such a one."""
     if not _LOOP.fullmatch(device):
         return False
@@ -115,7 +115,7 @@ def _file_of(behind: loopdev.Backing) -> Path:
     return Path(behind.file.removesuffix(" (deleted)"))
 
 
-def of_loop(facts: Facts, ground: Ground) -> None:
+def of_loop(facts: Facts, ground: OwnershipScope) -> None:
     """The kernel says that an image of ours is behind it, or another loop device of ours."""
     image = Path(str(facts["image"]))
     attached = loopdev.attached_to(whole(facts, "inode"), whole(facts, "filesystem"))
@@ -123,61 +123,65 @@ def of_loop(facts: Facts, ground: Ground) -> None:
     if part and not attached:
         return
     if not (our_loop(str(image), ground) if part else ground.image(image)):
-        raise LeftAlone(f"{image} is no image of this results directory: not detached")
+        raise NotProvenOurs(f"{image} is no image of this results directory: not detached")
     for behind in attached:
         if _file_of(behind) != image:
-            raise LeftAlone(f"{behind.device} has {behind.file} behind it: not detached")
+            raise NotProvenOurs(f"{behind.device} has {behind.file} behind it: not detached")
 
 
-def of_image(facts: Facts, ground: Ground) -> None:
+def of_image(facts: Facts, ground: OwnershipScope) -> None:
     """In the state directory, or where the plan wants this target's image; and our own file."""
     path = Path(str(facts["path"]))
     if not ground.image(path, str(facts.get("target", ""))):
-        raise LeftAlone(f"{path} is no image of this results directory: not removed")
+        raise NotProvenOurs(f"{path} is no image of this results directory: not removed")
     if os.path.lexists(path) and path.lstat().st_uid != os.geteuid():
-        raise LeftAlone(f"{path} belongs to user {path.lstat().st_uid}: not removed")
+        raise NotProvenOurs(f"{path} belongs to user {path.lstat().st_uid}: not removed")
 
 
-def of_folder(facts: Facts, ground: Ground) -> None:
+def of_folder(facts: Facts, ground: OwnershipScope) -> None:
     """A mount point in the state directory."""
     path = Path(str(facts["path"]))
     if not ground.holds(path) or not POINT.fullmatch(path.name):
-        raise LeftAlone(f"{path} is no mount point of this results directory: not removed")
+        raise NotProvenOurs(f"{path} is no mount point of this results directory: not removed")
 
 
-def of_tree(facts: Facts, ground: Ground) -> None:
+def of_tree(facts: Facts, ground: OwnershipScope) -> None:
     """A marker with the recorded tag and this store's proof; without one, our name and owner."""
     path, tag = Path(str(facts["path"])), str(facts["tag"])
     if not os.path.lexists(path):
         return
     if not path.is_absolute():
-        raise LeftAlone(f"{path} is no absolute path: not removed")
+        raise NotProvenOurs(f"{path} is no absolute path: not removed")
     mark = tree.read_mark(path)
     if mark is None:
         named = _TAGGED.fullmatch(path.name) and path.name.startswith(f"{PREFIX}{tag}")
         if not named or path.lstat().st_uid != os.geteuid():
-            raise LeftAlone(f"{path} has no marker: not removed")
+            raise NotProvenOurs(f"{path} has no marker: not removed")
     elif mark.tag != tag:
-        raise LeftAlone(f"{path} belongs to {mark.tag!r}: not removed (expected {tag!r})")
+        raise NotProvenOurs(f"{path} belongs to {mark.tag!r}: not removed (expected {tag!r})")
     elif mark.store != ground.identity.store:
-        raise LeftAlone(f"{path} belongs to another results directory: not removed")
+        raise NotProvenOurs(f"{path} belongs to another results directory: not removed")
 
 
-def of_device(facts: Facts, ground: Ground) -> None:
+def of_device(facts: Facts, ground: OwnershipScope) -> None:
     """The plan names it for the recorded target, and the UUID was drawn by this store."""
     device, uuid = str(facts["device"]), str(facts["uuid"])
     if not ground.device(device, str(facts.get("target", ""))):
-        raise LeftAlone(f"{device} is not named by the stored campaign: not touched")
+        raise NotProvenOurs(f"{device} is not named by the stored campaign: not touched")
     if not ground.identity.made_uuid(uuid):
-        raise LeftAlone(f"{device}: the UUID {uuid} is not of this results directory: not touched")
+        raise NotProvenOurs(
+            f"{device}: the UUID {uuid} is not of this results directory: not touched"
+        )
 
 
-def of_server_thing(facts: Facts, ground: Ground) -> None:
+def of_server_thing(facts: Facts, ground: OwnershipScope) -> None:
     """On servers: a name of ours, which holds random digits; marker or UUID are looked at next."""
     del ground
     names = [str(facts[name]) for name in ("name", "prefix", "label") if name in facts]
     if not names or not all(name.startswith(PREFIX) for name in names):
-        raise LeftAlone(f"{' '.join(names) or 'this'} is no name that the suite gives: not removed")
+        raise NotProvenOurs(
+            f"{' '.join(names) or 'this'} is no name that the suite gives: not removed"
+        )
 
 
 # Kinds of journal entries: each is registered by who makes such things, and loaded by its name.
@@ -206,14 +210,14 @@ class Stage(IntEnum):
 class Kind:
     """How things of one kind show whose they are, and how they are taken down.
 
-    `proof` raises LeftAlone unless the thing that the facts name shows by itself that this store
-    made it; nothing is undone before.  `undo` gets the facts and whether they are of this boot;
-    it looks first whether the thing is the very one that was recorded, and returns what it did
-    ("" if nothing was left), or raises LeftAlone.
+    `proof` raises NotProvenOurs unless the thing that the facts name shows by itself that this
+    store made it; nothing is undone before.  `undo` gets the facts and whether they are of this
+    boot; it looks first whether the thing is the very one that was recorded, and returns what it
+    did ("" if nothing was left), or raises NotProvenOurs.
     """
 
     stage: Stage
-    proof: Callable[[Facts, Ground], None]
+    proof: Callable[[Facts, OwnershipScope], None]
     undo: Callable[[Facts, bool], str]
     ends_with_boot: bool = False
 
@@ -243,17 +247,17 @@ KINDS: Registry[Any] = Registry(
 )
 
 
-def load_kinds(names: Iterable[str]) -> Mapping[str, Kind | LeftAlone]:
+def load_kinds(names: Iterable[str]) -> Mapping[str, Kind | NotProvenOurs]:
     """Those of `names` that are registered; for one that cannot be loaded, why not."""
     registered = set(KINDS.names())  # once: a forged journal may name many
     return {name: _load(name) for name in set(names) & registered}
 
 
-def _load(name: str) -> Kind | LeftAlone:
+def _load(name: str) -> Kind | NotProvenOurs:
     try:
         kind: object = KINDS.load(name)
     except BrokenEntry as error:
-        return LeftAlone(f"the kind {name!r} cannot be loaded: {error}")
+        return NotProvenOurs(f"the kind {name!r} cannot be loaded: {error}")
     if not isinstance(kind, Kind):
-        return LeftAlone(f"the kind {name!r} is registered as {kind!r}, which is no Kind")
+        return NotProvenOurs(f"the kind {name!r} is registered as {kind!r}, which is no Kind")
     return kind

@@ -1,7 +1,7 @@
 """How things of this machine are taken down again, whatever backend made them.
 
 Every function looks first whether the thing is the very one that was recorded.  It returns
-what it did ("" if nothing was left), or raises LeftAlone with the reason.
+what it did ("" if nothing was left), or raises NotProvenOurs with the reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof, tree
-from fsmatrix.backends.journal.proof import Facts, Kind, LeftAlone, Stage
+from fsmatrix.backends.journal.proof import Facts, Kind, NotProvenOurs, Stage
 from fsmatrix.backends.system import loopdev, mounts, signature
 from fsmatrix.results.evidence.values import text, whole
 
@@ -25,7 +25,7 @@ def undo_mount(facts: Facts, same_boot: bool) -> str:
     if mount is None or not same_boot:
         return ""
     if mount.source != source:
-        raise LeftAlone(f"{path}: {mount.source} is mounted there, not {source}")
+        raise NotProvenOurs(f"{path}: {mount.source} is mounted there, not {source}")
     try:
         mounts.unmount(path)
     except OSError as error:
@@ -33,11 +33,11 @@ def undo_mount(facts: Facts, same_boot: bool) -> str:
     return f"unmounted {path}"
 
 
-def not_unmounted(path: str, error: OSError) -> LeftAlone:
+def not_unmounted(path: str, error: OSError) -> NotProvenOurs:
     """Why a mount stays, and which processes use it."""
     if error.errno != errno.EBUSY:
-        return LeftAlone(f"{path} cannot be unmounted: {error.strerror}")
-    return LeftAlone(f"{path} is still in use by {mounts.described(mounts.of_place(path))}")
+        return NotProvenOurs(f"{path} cannot be unmounted: {error.strerror}")
+    return NotProvenOurs(f"{path} is still in use by {mounts.described(mounts.of_place(path))}")
 
 
 def undo_loop(facts: Facts, same_boot: bool) -> str:
@@ -50,7 +50,7 @@ def undo_loop(facts: Facts, same_boot: bool) -> str:
             continue
         if not loopdev.detach(behind):
             who = mounts.described(mounts.of_device(behind.device))
-            raise LeftAlone(f"{behind.device} ({image}) is still in use by {who}")
+            raise NotProvenOurs(f"{behind.device} ({image}) is still in use by {who}")
         done.append(behind.device)
     return f"detached {', '.join(done)} from {image}" if done else ""
 
@@ -59,22 +59,22 @@ def undo_image(facts: Facts, same_boot: bool) -> str:
     """Remove the image file `path` if it is the recorded inode inside `folder`."""
     path, folder = Path(text(facts, "path")), Path(text(facts, "folder"))
     if path.parent != folder:
-        raise LeftAlone(f"{path} is not inside {folder}")
+        raise NotProvenOurs(f"{path} is not inside {folder}")
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError as error:
-        raise LeftAlone(f"{path}: {folder} is not there any more; was it moved?") from error
+        raise NotProvenOurs(f"{path}: {folder} is not there any more; was it moved?") from error
     try:
         status = os.stat(path.name, dir_fd=descriptor, follow_symlinks=False)
         if "inode" not in facts:
-            raise LeftAlone(f"{path} was being made, and it is not sure that this one is it")
+            raise NotProvenOurs(f"{path} was being made, and it is not sure that this one is it")
         same = stat.S_ISREG(status.st_mode) and status.st_ino == whole(facts, "inode")
         if same_boot:  # device numbers may change with a boot
             same = same and status.st_dev == whole(facts, "filesystem")
         if not same:
-            raise LeftAlone(f"{path} is another file than the one that was made")
+            raise NotProvenOurs(f"{path} is another file than the one that was made")
         if same_boot and loopdev.attached_to(status.st_ino, status.st_dev):
-            raise LeftAlone(f"{path} is still attached to a loop device")
+            raise NotProvenOurs(f"{path} is still attached to a loop device")
         os.unlink(path.name, dir_fd=descriptor)
     except FileNotFoundError:
         return ""
@@ -97,7 +97,7 @@ def undo_tree(facts: Facts, same_boot: bool) -> str:
             return undo_folder(facts, same_boot=True)
         tree.remove_tree(path, tag)
     except (BackendError, OSError) as error:
-        raise LeftAlone(str(error)) from error
+        raise NotProvenOurs(str(error)) from error
     return f"removed directory {path}"
 
 
@@ -106,13 +106,13 @@ def undo_folder(facts: Facts, same_boot: bool) -> str:
     del same_boot
     path = Path(text(facts, "path"))
     if mounts.mounted_at(path):
-        raise LeftAlone(f"{path} is a mount point in use")
+        raise NotProvenOurs(f"{path} is a mount point in use")
     try:
         path.rmdir()
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise LeftAlone(f"{path} cannot be removed: {error.strerror}") from error
+        raise NotProvenOurs(f"{path} cannot be removed: {error.strerror}") from error
     return f"removed directory {path}"
 
 
@@ -121,10 +121,10 @@ def undo_device(facts: Facts, same_boot: bool) -> str:
     del same_boot
     device, uuid = str(facts["device"]), str(facts["uuid"])
     if not Path(device).exists():
-        raise LeftAlone(f"{device} is not there")
+        raise NotProvenOurs(f"{device} is not there")
     user = signature.in_use(device)
     if user:
-        raise LeftAlone(f"{device}: {user}")
+        raise NotProvenOurs(f"{device}: {user}")
     return f"erased our file system on {device}" if signature.wipe(device, uuid) else ""
 
 

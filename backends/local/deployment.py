@@ -137,7 +137,7 @@ def _checksums(facts: Filesystem) -> str | None:
 
 
 def _filled(facts: Filesystem) -> Deployment:
-    """Usable bytes and their used share, as statfs tells."""
+    """Availability bytes and their used share, as statfs tells."""
     if not facts.capacity or facts.free is None:
         return Deployment()
     return Deployment(usable_bytes=facts.capacity, fill=1 - facts.free / facts.capacity)

@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import (
+    Availability,
     Backend,
     BackendOptions,
     CacheMethod,
@@ -20,7 +21,6 @@ from fsmatrix.backends.base import (
     ProvisionContext,
     Settled,
     Space,
-    Usable,
 )
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import journal, tree
@@ -68,9 +68,9 @@ class Directory(Backend):
         return cast(DirectoryOptions, self.options)
 
     @classmethod
-    def check(cls) -> Usable:
+    def check(cls) -> Availability:
         """Always usable; each path is looked at by `refusal`."""
-        return Usable(True, f"kernel {os.uname().release}")
+        return Availability(True, f"kernel {os.uname().release}")
 
     def refusal(self) -> str:
         """Why nothing may be written there."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry, Journal
-from fsmatrix.backends.journal.proof import LeftAlone
+from fsmatrix.backends.journal.proof import NotProvenOurs
 from fsmatrix.backends.journal.rollback import undo_image, undo_loop
 from fsmatrix.backends.system import loopdev, tools
 from fsmatrix.backends.system.files import extents
@@ -170,7 +170,7 @@ def remove_image(entry: Entry, journal: Journal) -> None:
     """Remove an image of ours; BackendError if the file there is another one."""
     try:
         undo_image(entry.facts, True)
-    except LeftAlone as reason:
+    except NotProvenOurs as reason:
         raise BackendError(str(reason)) from reason
     journal.end(entry)
 
@@ -396,5 +396,5 @@ def _write_zeros(target: int, span: extents.Span, zeros: memoryview) -> None:
 def _detach(entry: Entry) -> None:
     try:
         undo_loop(entry.facts, True)
-    except LeftAlone as reason:
+    except NotProvenOurs as reason:
         raise BackendError(str(reason)) from reason

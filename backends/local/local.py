@@ -19,6 +19,7 @@ from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.allowed import Keys, Words
 from fsmatrix.backends.base import (
+    Availability,
     Backend,
     BackendOptions,
     CacheMethod,
@@ -26,7 +27,6 @@ from fsmatrix.backends.base import (
     ProvisionContext,
     Settled,
     Space,
-    Usable,
 )
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import DATA, Journal
@@ -111,7 +111,7 @@ class LocalBackend(Backend):
 
     # -- conductor ---------------------------------------------------------------------
     @classmethod
-    def check(cls) -> Usable:
+    def check(cls) -> Availability:
         """Root, a kernel with the file system, its mkfs and loop devices."""
         reasons = (
             mounting.root_refusal(),
@@ -121,7 +121,7 @@ class LocalBackend(Backend):
             images.loop_refusal(),
         )
         reason = "; ".join(reason for reason in reasons if reason)
-        return Usable(False, reason=reason) if reason else Usable(True, cls.version())
+        return Availability(False, reason=reason) if reason else Availability(True, cls.version())
 
     @classmethod
     def version(cls) -> str:
@@ -166,18 +166,18 @@ class LocalBackend(Backend):
             return (Path(device).expanduser().resolve(),)
         return (expand(image).resolve(),) if image else ()
 
-    def keeps(self) -> int:
+    def state_bytes(self) -> int:
         """The image, unless it is elsewhere."""
         return 0 if self._chosen.device or self._chosen.image else self._chosen.size
 
     def state_refusal(self, folder: Path, size: int) -> str:
         """No room for the image there, or no direct I/O."""
         direct = self._chosen.direct_io == "required"
-        return images.folder_refusal(folder, size, direct) if self.keeps() else ""
+        return images.folder_refusal(folder, size, direct) if self.state_bytes() else ""
 
-    def commands(self, level: Level, draw: str) -> list[str]:
+    def commands(self, level: Level, block_seed: str) -> list[str]:
         """The image, if there is one, and mkfs."""
-        del level, draw
+        del level, block_seed
         chosen = self._chosen
         made = [] if chosen.device else images.commands(chosen.size, chosen.image)
         argv = self.mkfs(chosen.device or "/dev/loopN", "UUID", chosen.mkfs_options)

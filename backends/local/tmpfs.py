@@ -13,6 +13,7 @@ from pydantic import field_validator
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import (
+    Availability,
     Backend,
     BackendOptions,
     CacheMethod,
@@ -20,7 +21,6 @@ from fsmatrix.backends.base import (
     ProvisionContext,
     Settled,
     Space,
-    Usable,
 )
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import journal, tree
@@ -67,11 +67,13 @@ class Tmpfs(Backend):
         return cast(TmpfsOptions, self.options)
 
     @classmethod
-    def check(cls) -> Usable:
+    def check(cls) -> Availability:
         """Root that may mount, or a writable tmpfs at /dev/shm."""
         if not mounting.root_refusal() or not _path_refusal(SHARED_MEMORY):
-            return Usable(True, f"kernel {os.uname().release}")
-        return Usable(False, reason=f"{mounting.root_refusal()}; {_path_refusal(SHARED_MEMORY)}")
+            return Availability(True, f"kernel {os.uname().release}")
+        return Availability(
+            False, reason=f"{mounting.root_refusal()}; {_path_refusal(SHARED_MEMORY)}"
+        )
 
     def refusal(self) -> str:
         """Larger than the memory, or the path is no tmpfs."""

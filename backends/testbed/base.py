@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof, tree
 from fsmatrix.backends.journal.journal import Entry, read, refuse_foreign
-from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.backends.system import mounts, tools
 from fsmatrix.backends.system.files import trusted
 from fsmatrix.backends.testbed import daemons, network, process, sockets
@@ -365,7 +365,7 @@ class StorageTestbed(BaseTestbed[StorageOptionsT]):
 
     @classmethod
     @abstractmethod
-    def pace(cls, options: StorageOptionsT, pace: Pace) -> Pace:
+    def pace(cls, options: StorageOptionsT, pace: SpeedEstimate) -> SpeedEstimate:
         """What planning guesses of a backend on such a bed, of what it guesses elsewhere."""
 
     @classmethod
@@ -429,7 +429,7 @@ def things(home: Home, entries: Iterable[Entry], kinds: Mapping[str, Undo]) -> l
 def _undone(undo: Undo, entry: Entry) -> str:
     try:
         return undo(entry)
-    except (BackendError, proof.LeftAlone, OSError, KeyError, ValueError, TypeError) as error:
+    except (BackendError, proof.NotProvenOurs, OSError, KeyError, ValueError, TypeError) as error:
         return f"{LEFT}{error}"
 
 
@@ -439,10 +439,10 @@ def is_own(name: str) -> bool:
 
 
 def own_name(entry: Entry) -> str:
-    """The name of what an entry names; LeftAlone if it is none that beds give."""
+    """The name of what an entry names; NotProvenOurs if it is none that beds give."""
     name = Path(str(entry.facts.get("path") or entry.facts.get("name"))).name
     if not is_own(name):
-        raise proof.LeftAlone(f"{name} is no {entry.kind} of a test bed: not removed")
+        raise proof.NotProvenOurs(f"{name} is no {entry.kind} of a test bed: not removed")
     return name
 
 

@@ -30,13 +30,13 @@ def make(home: Home, bed: str, longest: str) -> Path:
 def remove(folder: Path) -> str:
     """Remove sockets only, in a folder where and as `make` makes it; what was done.
 
-    LeftAlone if it is another one.
+    NotProvenOurs if it is another one.
     """
     if not os.path.lexists(folder):
         return ""
     ours = folder.parent == SHORT and folder.name.startswith(PREFIX)
     if not ours or folder.is_symlink() or folder.stat().st_uid != os.geteuid():
-        raise proof.LeftAlone(f"{folder} is not as the test bed made it")
+        raise proof.NotProvenOurs(f"{folder} is not as the test bed made it")
     for path in folder.iterdir():
         if path.is_socket():
             path.unlink()

@@ -24,7 +24,7 @@ from fsmatrix.results.units import format_size
 
 
 Order = Callable[[Any], float | None]  # the larger, the more favoured; None: no order
-DOORS = ("caching", "interception")  # factors of DFUSE
+DFUSE_FACTORS = ("caching", "interception")  # factors of DFUSE
 MEDIA = (d.HDD, d.SSD, d.NVME, d.PMEM, d.RAM)  # the slowest first
 
 
@@ -96,7 +96,7 @@ RULES: tuple[Rule, ...] = (
         "durability", "Durability of a write",
         "operations return before they would survive a loss of power; compare phases that end "
         "with fsync, and never small writes or creates without it", _is(d.WRITE_BACK),
-        factors=DOORS,
+        factors=DFUSE_FACTORS,
     ),
     Rule("checksums", "Checksums of data", "less is computed and checked", _checksum),
     Rule(
@@ -121,12 +121,12 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "data_cache", "Data cache in the client",
         "reads may come from the client's memory and writes be combined there, unless the "
-        "cache state is bypass", lambda kind: float(kind != d.NONE), factors=DOORS,
+        "cache state is bypass", lambda kind: float(kind != d.NONE), factors=DFUSE_FACTORS,
     ),
     Rule(
         "metadata_cache", "Metadata cache in the client",
         "names and attributes may come from the client's memory",
-        lambda kind: float(kind != d.NONE), factors=DOORS,
+        lambda kind: float(kind != d.NONE), factors=DFUSE_FACTORS,
     ),
     Rule(
         "clients", "Client nodes", "more clients ask", float, shown=_number, factors=("nodes",)

@@ -228,7 +228,7 @@ class Store:
                 status, findings = runfile.read_verdict(run)
             except ResultError:
                 continue
-            if settles(status, retry_failed):
+            if counts_as_done(status, retry_failed):
                 return status, findings
         return None
 
@@ -266,7 +266,7 @@ class Store:
         return path if freshness.is_fresh(path, files, self.directory, text) else None
 
 
-def settles(status: str, retry_failed: bool) -> bool:
+def counts_as_done(status: str, retry_failed: bool) -> bool:
     """Whether an attempt of this status makes another one unnecessary."""
     return status == "ok" or not retry_failed
 

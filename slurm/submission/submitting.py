@@ -19,7 +19,7 @@ from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.files.atomic_write import write_whole
 from fsmatrix.results.files.run.runfile import read_duration
 from fsmatrix.results.files.safefile import ResultError
-from fsmatrix.results.files.store import Store, StoreError, settles
+from fsmatrix.results.files.store import Store, StoreError, counts_as_done
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.results.units import format_duration
 from fsmatrix.slurm.scheduler import BatchJob, JobState, Scheduler, SchedulerAway, SchedulerError
@@ -376,7 +376,9 @@ class Submitter:
         outcome = Outcome()
         alive = live_tokens(queued)
         # as Store.done, which the conductor asks, but of all runs at once
-        done = {run for run, at in stored(store).items() if settles(at.status, self.retry_failed)}
+        done = {
+            run for run, at in stored(store).items() if counts_as_done(at.status, self.retry_failed)
+        }
         for number, part in enumerate(submission.parts):
             token = submission.token_of(part.key)
             if token in alive:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fsmatrix.backends.base import Backend
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.results.case import canonical_json
 from fsmatrix.results.evidence.values import Json, JsonObject, Level
 from fsmatrix.results.registry import UnknownName, did_you_mean
@@ -58,7 +58,7 @@ class Members:
         is_whole = len(self.targets) == len(settings.campaign.targets)
         return f"{name!r} names nothing{hint}" if is_whole or hint.startswith(" (") else ""
 
-    def pace(self, target: str, level: Level) -> Pace:
+    def pace(self, target: str, level: Level) -> SpeedEstimate:
         """What planning guesses of a target at a level.  KeyError if there is none."""
         return {member.name: member for member in self.targets}[target].pace(level)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fsmatrix.backends.base import Backend, BackendOptions
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.results.evidence.values import Level, LevelValue, Scalar
 from fsmatrix.suite.campaign.campaign import Target
 from fsmatrix.suite.cases.testbeds import PlannedTestbed
@@ -73,7 +73,7 @@ class TargetMember:
             return backend.unusable() or self._in_memory(backend)
         return self.testbed.system.missing() or self.backend.uninstalled()
 
-    def pace(self, level: Level) -> Pace:
+    def pace(self, level: Level) -> SpeedEstimate:
         """What planning guesses of its speed at a level of the cluster factors."""
         pace = self.backend.pace
         if self.testbed is None:
@@ -110,9 +110,9 @@ class TargetMember:
         rest = self.testbed.rest(level)
         return self.backend(self.options).testbed_refusal(rest, attributes)
 
-    def agreement(self) -> str:
+    def required_consent(self) -> str:
         """What the user must still agree to before it is used (empty: nothing)."""
-        return "" if self.testbed else self.backend(self.options).agreement()
+        return "" if self.testbed else self.backend(self.options).required_consent()
 
     def overwrites(self, space: int) -> str:
         """What is lost when its runs need `space` bytes (empty: nothing that is not ours)."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from fsmatrix.backends.base import Backend, ProvisionContext
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.backends.testbed.base import StorageOptions, StorageTestbed
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from fsmatrix.backends.testbed.daos.testbed import DaosTestbed
@@ -73,7 +73,7 @@ class PlannedTestbed:
         played = (*self.system.factors, "network")
         return {name: "emulated" for name in played if attributes[name] != "none"}
 
-    def pace(self, level: Level, pace: Pace) -> Pace:
+    def pace(self, level: Level, pace: SpeedEstimate) -> SpeedEstimate:
         """What planning guesses at a level of the cluster factors.
 
         BackendError as `attributes`.

@@ -95,10 +95,12 @@ class Machine:
 
     def _state(self, member: TargetMember) -> str:
         backend = member.backend(member.options)
-        if self.out is None or member.testbed is not None or not backend.keeps():
+        if self.out is None or member.testbed is not None or not backend.state_bytes():
             return ""
-        reason = backend.state_refusal(self.out.absolute() / STATE, self._kept + backend.keeps())
-        self._kept += 0 if reason else backend.keeps()
+        reason = backend.state_refusal(
+            self.out.absolute() / STATE, self._kept + backend.state_bytes()
+        )
+        self._kept += 0 if reason else backend.state_bytes()
         return reason
 
 

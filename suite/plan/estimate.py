@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fsmatrix.backends.base import Space
-from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.values import Level
 from fsmatrix.results.units import format_duration, format_size, plural
@@ -45,7 +45,7 @@ def estimate(
     plan: Groups,
     repetitions: int,
     block: int,
-    pace_of: Callable[[str, Level], Pace] = lambda _target, _level: Pace(),
+    pace_of: Callable[[str, Level], SpeedEstimate] = lambda _target, _level: SpeedEstimate(),
 ) -> Estimate:
     """Cost of a plan.  A run's files are removed before the next run starts.
 
@@ -69,13 +69,13 @@ def estimate(
     return Estimate(runs, blocks * len(plan), seconds, space, files, written, nodes)
 
 
-def attach_seconds(cases: Iterable[Planned], pace: Pace) -> float:
+def attach_seconds(cases: Iterable[Planned], pace: SpeedEstimate) -> float:
     """Guess of what an attachment takes beside its runs: bringing up, session, taking down."""
     ranks = max((planned.case.geometry.processes for planned in cases), default=0)
     return pace.attach + SESSION_SECONDS + RANK_SECONDS * ranks
 
 
-def run_seconds(planned: Planned, pace: Pace) -> float:
+def run_seconds(planned: Planned, pace: SpeedEstimate) -> float:
     """Guess of the time of one run, with what is made, settled and removed around its work."""
     needs = footprint(planned)
     work = needs.files / pace.files + needs.written / pace.bandwidth

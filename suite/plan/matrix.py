@@ -130,7 +130,7 @@ class Judge:
         if reason := self.levels[key]:
             yield self._without(target, reason)
             return
-        places = target.backend(target.options).places(planned.case.level)
+        places = target.backend(target.options).root_count(planned.case.level)
         if (processes := planned.case.geometry.processes) % places:
             yield (
                 f"target {target.name}: {places} devices cannot have the same number of "

@@ -15,7 +15,7 @@ from pathlib import Path
 from fsmatrix.backends.base import Space
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.local.mounts import caution
-from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.backends.system.files.trusted import temporary_refusal
 from fsmatrix.results.case import digest
 from fsmatrix.results.evidence.values import Json, JsonObject
@@ -139,7 +139,7 @@ def cautions(members: Iterable[TargetMember], out: Path) -> Iterator[str]:
             for place in named[member.name]:
                 for text in caution.of_place(place):
                     targets_of.setdefault(text, []).append(member.name)
-            for text in caution.of_image(out.absolute()) if backend.keeps() else ():
+            for text in caution.of_image(out.absolute()) if backend.state_bytes() else ():
                 targets_of.setdefault(text, []).append(member.name)
     for text, names in targets_of.items():
         yield f"{', '.join(dict.fromkeys(names))}: {text}"
@@ -250,11 +250,11 @@ class Plan:
         """The storage system behind a target; "" where the campaign names none: one for all."""
         return self.settings.campaign.targets[target].system or ""
 
-    def draw(self, block: int) -> str:
+    def block_seed(self, block: int) -> str:
         """What the random choices of a block are made of, such as the hosts of its levels."""
         return f"{self.order_seed}/{block}"
 
-    def pace(self, planned: Planned) -> Pace:
+    def pace(self, planned: Planned) -> SpeedEstimate:
         """What is guessed of a case's target at its level."""
         return self.members.pace(planned.case.target, planned.case.level)
 
@@ -469,6 +469,6 @@ def _overwritten(active: Members, space: Mapping[str, int]) -> Iterator[str]:
 def _agreements(running: Iterable[TargetMember]) -> dict[str, list[str]]:
     fields_of: dict[str, list[str]] = {}
     for target in running:
-        if text := target.agreement():
+        if text := target.required_consent():
             fields_of.setdefault(text, []).append(target.name)
     return fields_of

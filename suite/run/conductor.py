@@ -20,7 +20,7 @@ from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Space
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import LEFT_ALONE, Journal, undo_pending
-from fsmatrix.backends.journal.proof import Named
+from fsmatrix.backends.journal.proof import PlannedPaths
 from fsmatrix.backends.system import workfolder
 from fsmatrix.backends.system.tools import Overdue, within
 from fsmatrix.results.case import Geometry
@@ -95,7 +95,7 @@ def reason(record: RunRecord) -> str:
 
 
 MOUNT_SECONDS = 120.0
-BARREN_SESSIONS = 3  # sessions in a row that give no run: the plot is given up
+MAX_EMPTY_SESSIONS = 3  # sessions in a row that give no run: the plot is given up
 
 
 class LimitReached(Exception):
@@ -116,8 +116,8 @@ class Attachment:
     level: Level
     geometry: Geometry  # the largest of the plot: the size of its session
     specs: Sequence[RunSpec]
-    room_options: Mapping[str, str] = field(default_factory=dict)
-    draw: str = ""  # what random choices of this block are made of
+    provision_options: Mapping[str, str] = field(default_factory=dict)
+    block_seed: str = ""  # what random choices of this block are made of
     testbed: PlannedTestbed | None = (
         None  # the backend then works on a test bed that is brought up first
     )
@@ -132,10 +132,10 @@ class Conductor:
         store: Store,
         settings: Settings,
         launcher: Launcher,
-        named: Named,
+        named: PlannedPaths,
         stop: StopFlag,
         tell: Listener,
-        lost: Callable[[], str] = lambda: "",
+        lock_lost: Callable[[], str] = lambda: "",
     ) -> None:
         self.store = store
         self.settings = settings
@@ -143,7 +143,7 @@ class Conductor:
         self.named = named  # places that the stored plan names
         self.stop = stop
         self.tell = tell
-        self.lost = lost  # why this part of the campaign is no longer ours
+        self.lock_lost = lock_lost  # why this part of the campaign is no longer ours
         self.journals = store.directory / "journal"
         self.summary = Summary()
         self.records = RecordWriter(store, self.summary, tell)
@@ -268,9 +268,9 @@ class Conductor:
     def _context(self, attachment: Attachment) -> ProvisionContext:
         state = self.store.directory / "state" / attachment.target
         state.mkdir(exist_ok=True)
-        options, draw = attachment.room_options, attachment.draw
+        options, block_seed = attachment.provision_options, attachment.block_seed
         tag = secrets.token_hex(8)  # drawn for each attachment: no other store can have it
-        return ProvisionContext(attachment.target, state, self._journal(), tag, options, draw)
+        return ProvisionContext(attachment.target, state, self._journal(), tag, options, block_seed)
 
     def _journal(self) -> Journal:
         return Journal(self.journals / f"{platform.node()}.jsonl")
@@ -281,7 +281,7 @@ class Conductor:
         reason = ""
         stalled: StorageStalled | None = None
         try:
-            while todo and barren < BARREN_SESSIONS:
+            while todo and barren < MAX_EMPTY_SESSIONS:
                 before = len(todo)
                 try:
                     if stalled is not None:
@@ -359,7 +359,7 @@ class Conductor:
         """
         spec = todo[0]
         self.store.require()
-        if reason := self.lost():
+        if reason := self.lock_lost():
             raise StoreError(self.store.directory, reason)
         facts = Facts(run=spec.name, coordinates=spec.coordinates)
         self.tell(Event("run", f"{spec.name} {spec.case.target} {spec.case.workload}", facts))

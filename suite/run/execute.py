@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-from fsmatrix.backends.journal.proof import Named
+from fsmatrix.backends.journal.proof import PlannedPaths
 from fsmatrix.backends.local.provenance import space
 from fsmatrix.results.audits import run_audits
 from fsmatrix.results.currentjob import CurrentJob
@@ -128,7 +128,7 @@ def _no_room(plan: Plan, out: Path) -> str:
     if left <= 0:
         return ""
     images = sum(
-        member.backend(member.options).keeps()
+        member.backend(member.options).state_bytes()
         for member in plan.members.targets
         if member.testbed is None
     ) - sum(file.stat().st_size for file in (out / "state").rglob("*.img"))
@@ -233,7 +233,9 @@ def rehearse(plan: Plan) -> Iterator[tuple[Plot, list[str]]]:
     for plot in plan.plots():
         member = plan.target(plot.target)
         if member.testbed is None:
-            commands = member.backend(member.options).commands(plot.level, plan.draw(plot.block))
+            commands = member.backend(member.options).commands(
+                plot.level, plan.block_seed(plot.block)
+            )
             yield plot, commands
 
 
@@ -254,14 +256,14 @@ def settings_of(plan: Plan, out: Path, options: Options) -> Settings:
     )
 
 
-def named_of(plan: Plan) -> Named:
+def named_of(plan: Plan) -> PlannedPaths:
     """Images and devices that the plan names: only there may leftovers be, beside the store."""
     options = {target.name: target.options for target in plan.members.targets}
     places = {
         kind: {name: str(getattr(of_target, kind, "")) for name, of_target in options.items()}
         for kind in ("image", "device")
     }
-    return Named(places["image"], places["device"])
+    return PlannedPaths(places["image"], places["device"])
 
 
 def attachments(
@@ -287,8 +289,8 @@ def attachments(
             level=plot.level,
             geometry=plot.geometry,
             specs=specs,
-            room_options={"device_state": plot.key.device_state},
-            draw=plan.draw(plot.block),
+            provision_options={"device_state": plot.key.device_state},
+            block_seed=plan.block_seed(plot.block),
             testbed=member.testbed,
             planned=deployment_of(member, plot.level),
         )

@@ -25,7 +25,7 @@ class Comm(Protocol):
     size: int
 
     def barrier(self) -> None: ...
-    def patient_barrier(self) -> None:
+    def sleeping_barrier(self) -> None:
         """As barrier, asleep most of the time: who is done burns nothing beside who is not."""
 
     def gather(self, value: Any) -> list[Any] | None:
@@ -47,7 +47,7 @@ class Comm(Protocol):
     def fetch(self) -> bytes | None:
         """What some rank has posted to this one, None if nothing has come."""
 
-    def part(self, members: Sequence[int]) -> Comm:
+    def subgroup(self, members: Sequence[int]) -> Comm:
         """The sub-communicator of `members` (called by members only)."""
 
 
@@ -60,7 +60,7 @@ class SoloComm:
     def barrier(self) -> None:
         """Return at once: there is no other rank to wait for."""
 
-    patient_barrier = barrier
+    sleeping_barrier = barrier
 
     def gather(self, value: Any) -> list[Any] | None:
         return [value]
@@ -83,7 +83,7 @@ class SoloComm:
     def fetch(self) -> bytes | None:
         return None
 
-    def part(self, members: Sequence[int]) -> SoloComm:
+    def subgroup(self, members: Sequence[int]) -> SoloComm:
         del members
         return self
 
@@ -100,7 +100,7 @@ class MpiComm:
     def barrier(self) -> None:
         self.handle.Barrier()
 
-    def patient_barrier(self) -> None:
+    def sleeping_barrier(self) -> None:
         wait, longest = PATIENCE
         request = self.handle.Ibarrier()
         while not request.Test():
@@ -176,7 +176,7 @@ class MpiComm:
         self.handle.Recv([data, MPI.BYTE], source=rank, tag=tag)
         return bytes(data)
 
-    def part(self, members: Sequence[int]) -> MpiComm:
+    def subgroup(self, members: Sequence[int]) -> MpiComm:
         """Kept: a run of the same geometry finds its communicator made."""
         key = tuple(members)
         if key not in self._parts:

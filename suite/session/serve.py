@@ -215,7 +215,7 @@ class Server:
             worded = isinstance(error, BackendError)  # in a sentence that is for the user
             text = str(error) if worded else f"{type(error).__name__}: {error}"
             answer = Answer(host=host, error=text)
-        self._answer(Answers(answers=wire.gather(self.world.comm.part(command.ranks), answer)))
+        self._answer(Answers(answers=wire.gather(self.world.comm.subgroup(command.ranks), answer)))
 
     def _watch(self, command: Watch) -> None:
         """Begin or end sampling this kernel."""
@@ -228,12 +228,12 @@ class Server:
         elif self._watching is not None:
             own = Samples(kernels=(self._watching.stop(),))
             self._watching = None
-        gathered = wire.gather(self.world.comm.part(command.ranks), own)
+        gathered = wire.gather(self.world.comm.subgroup(command.ranks), own)
         self._answer(Samples(kernels=tuple(kernel for each in gathered for kernel in each.kernels)))
 
     def _step(self, command: StepCommand) -> None:
         """One step of a run, on the ranks of its geometry."""
-        comm = self.world.comm.part(command.ranks)
+        comm = self.world.comm.subgroup(command.ranks)
         self._set_affinity(command)
         offset = self._offset(comm, command)
         sampler = self._sampler(command)
@@ -309,7 +309,7 @@ class Server:
             assert command.program is not None
             with telling(command.progress, place.rank, programs.moved, PROGRAMS_LOOK):
                 own = self._program(command.program, place, root, command.timeout)
-            comm.patient_barrier()
+            comm.sleeping_barrier()
             own = replace(
                 own,
                 clock_correction=stream.wall_correction(comm, offset),

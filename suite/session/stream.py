@@ -19,8 +19,8 @@ from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.histogram import sparse
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import Merged, OperationError, Playing, StepCommand
-from fsmatrix.suite.session.players.apart import taking_turns
 from fsmatrix.suite.session.players.connecting import last_words, leave, open_together
+from fsmatrix.suite.session.players.subprocess_player import taking_turns
 from fsmatrix.suite.session.wire import Arrays, telling
 
 # One clock for all ranks: offsets of the kernels' monotonic clocks to rank 0's.
@@ -467,7 +467,7 @@ def run_stream(
                     comm,
                     stop_on_error=stream.stop_on_error,
                 )
-            comm.patient_barrier()
+            comm.sleeping_barrier()
             result = player.result()
             leave(playing.driver, player, comm)
         finally:

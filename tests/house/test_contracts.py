@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.base import BACKENDS, Backend
-from fsmatrix.backends.journal.proof import KINDS, Kind, LeftAlone
+from fsmatrix.backends.journal.proof import KINDS, Kind, NotProvenOurs
 from fsmatrix.results.audits import AUDITS, run_audits
 from fsmatrix.results.audits.base import Audit
 from fsmatrix.results.case import Case, Geometry
@@ -81,7 +81,7 @@ def test_backend(name: str) -> None:
 def test_journal(name: str) -> None:
     kind: object = KINDS.load(name)
     assert isinstance(kind, Kind)
-    with pytest.raises((KeyError, LeftAlone)):  # an entry without facts proves nothing
+    with pytest.raises((KeyError, NotProvenOurs)):  # an entry without facts proves nothing
         kind.proof({}, None)  # type: ignore[arg-type]
 
 

@@ -115,7 +115,8 @@ def test_a_mutant_is_found_where_lines_have_moved(tmp_path: Path) -> None:
 
 
 def test_tests_that_import_the_module_come_first() -> None:
-    first, rest, whole = trial.stages(ROOT, "suite/session/players/apart.py", whole=True)
+    module = "suite/session/players/subprocess_player.py"
+    first, rest, whole = trial.stages(ROOT, module, whole=True)
     assert "tests/suite/session/players/test_turns.py" in first
     assert rest == ["tests/suite/session/players", *(f"--ignore={name}" for name in first)]
     assert whole[0] == "tests/suite"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import model_validator
 
 from fsmatrix.backends.access import Access, DeviceAccess, PathAccess
-from fsmatrix.backends.base import Backend, BackendOptions, Evidence, Space, Usable
+from fsmatrix.backends.base import Availability, Backend, BackendOptions, Evidence, Space
 from fsmatrix.backends.player.ops import DRIVERS, Driver
 from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.values import Json
@@ -33,8 +33,8 @@ class Disk(Backend):
     access_type: ClassVar[type[Access]] = PathAccess
 
     @classmethod
-    def check(cls) -> Usable:
-        return Usable(True)
+    def check(cls) -> Availability:
+        return Availability(True)
 
     def refusal(self) -> str:
         return "" if self.options.works else "the disk does not work"

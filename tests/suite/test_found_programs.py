@@ -105,7 +105,7 @@ BY_PATH = {  # modules that start programs, by a path that `tools.find` or this 
     *("backends/local/mounts/fuse.py", "backends/system/tools.py", "backends/testbed/process.py"),
     *("slurm/slurm.py", "suite/engines/base.py", "suite/launchers/agent.py"),
     *("suite/launchers/base.py", "suite/oltp/rows.py", "suite/session/client/client.py"),
-    *("suite/session/players/apart.py", "suite/session/programs.py"),
+    *("suite/session/players/subprocess_player.py", "suite/session/programs.py"),
     "traces/capture/program.py",
 }
 

@@ -22,7 +22,7 @@ class ThreadComm:
     def barrier(self) -> None:
         self._barrier.wait(PATIENCE)
 
-    patient_barrier = barrier
+    sleeping_barrier = barrier
 
     def _all(self, value: Any) -> list[Any]:
         self._shared[self.rank] = value

@@ -34,7 +34,7 @@ TINY = 1e-24  # of a cell's mean square: below, its variance is rounding
 
 
 @dataclass(frozen=True)
-class Together:
+class MaxTResult:
     """`p`: corrected two-sided p of each cell, shape [cell]; NaN: fewer than two blocks.
 
     `share`: the p of a t test of its own that a cell which is not called would need.
@@ -48,7 +48,7 @@ class Together:
 
 def max_t(
     differences: Floats, alpha: float, most: int = MOST_FLIPS, groups: Integers | None = None
-) -> Together:
+) -> MaxTResult:
     """Test that the typical difference of each cell is 0, corrected over the cells.
 
     `differences`: log ratios, shape [block, cell]; NaN: that block lacks the cell.  The smallest p
@@ -63,7 +63,7 @@ def max_t(
     together = _joint(differences, size, size > 1, alpha, most, groups)
     if able.any() and (able != (size > 1)).any():
         some = _joint(differences, size, able, alpha, most, groups)
-        together = Together(np.where(able, some.p, together.p), some.share, differences)
+        together = MaxTResult(np.where(able, some.p, together.p), some.share, differences)
     return together
 
 
@@ -74,11 +74,11 @@ def _joint(
     alpha: float,
     most: int,
     groups: Integers,
-) -> Together:
+) -> MaxTResult:
     """The test of some of the cells, shape [cell]."""
     p = np.full(differences.shape[1], math.nan)
     if not tested.any():
-        return Together(p, alpha, differences)
+        return MaxTResult(p, alpha, differences)
     signs = _signs(len(differences), size.size, most)
     extremity = np.empty((len(signs), np.count_nonzero(tested)))
     for group in np.unique(groups[tested]):
@@ -89,7 +89,7 @@ def _joint(
     share = (
         2 * scipy.special.ndtr(-np.quantile(left.max(axis=1), 1 - alpha)) if left.size else alpha
     )
-    return Together(p, float(share), differences)
+    return MaxTResult(p, float(share), differences)
 
 
 def equivalent(differences: Floats, margin: float) -> Floats:
@@ -257,7 +257,7 @@ def max_t_over_looks(
     turns: Sequence[int],
     alpha: float,
     groups: Integers | None = None,
-) -> Together:
+) -> MaxTResult:
     """`signflips.max_t` at the last of these looks, with what the looks before it called.
 
     `last`: the highest block number of each row of `differences`, shape [block]; `turns`: blocks at
@@ -277,7 +277,7 @@ def max_t_over_looks(
         scaled = max_t(before, earlier, groups=groups).p * (own / earlier)
         same = _sign(before) == _sign(differences)
         p = np.where(same, np.fmin(p, scaled), p)
-    return Together(p, together.share, differences)
+    return MaxTResult(p, together.share, differences)
 
 
 def _sign(differences: Floats) -> Floats:

@@ -135,7 +135,7 @@ def verdicts(
     alpha: float = ALPHA,
     correction: Correction = "holm",
     more_is_faster: bool = True,
-    together: signflips.Together | None = None,
+    together: signflips.MaxTResult | None = None,
     later: float | None = None,
     claims: int = 0,
 ) -> list[Verdict]:

@@ -20,7 +20,7 @@ from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
 from fsmatrix.backends.ceph.levels.levelstate import Recorded
 from fsmatrix.backends.ceph.state import facts, placement
 from fsmatrix.backends.ceph.state.settle import settle
-from fsmatrix.backends.drawing import drawn
+from fsmatrix.backends.choose_hosts import choose_hosts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.evidence.values import Json, JsonObject, positive
@@ -55,7 +55,7 @@ class Levels:
         except BackendError as error:
             return str(error)
 
-    def agreement(self) -> str:
+    def required_consent(self) -> str:
         """What the user must agree to before anything is made (empty: nothing, or agreed)."""
         if self.options.pools or self.options.consent:
             return ""
@@ -73,12 +73,12 @@ class Levels:
             "`fsmatrix run --dry-run` prints every command; options.levels.consent: true agrees"
         )
 
-    def commands(self, level: Wanted, draw: str, name: str) -> list[str]:
+    def commands(self, level: Wanted, block_seed: str, name: str) -> list[str]:
         """What making and removing this level would tell the cluster, as one would type it."""
         if self.options.pools:
             return []
         with self.login.connect() as cluster:
-            planned = self._level(cluster, level, draw, name, "dry-run")
+            planned = self._level(cluster, level, block_seed, name, "dry-run")
         removal = Recorded.of(planned, self.login).removal()
         return [command.text for command in [*planned.making(), *removal]]
 
@@ -125,9 +125,11 @@ class Levels:
     def _groups(self, osds: int) -> int:
         return self.options.pg_num or self.options.copies.placement_groups(osds)
 
-    def _level(self, cluster: Cluster, level: Wanted, draw: str, name: str, tag: str) -> Level:
+    def _level(
+        self, cluster: Cluster, level: Wanted, block_seed: str, name: str, tag: str
+    ) -> Level:
         hosts = self._hosts(cluster, level)
-        names = drawn((host.name for host in hosts), self._number(level, hosts), draw)
+        names = choose_hosts((host.name for host in hosts), self._number(level, hosts), block_seed)
         chosen = [host for host in hosts if host.name in names]
         osds = tuple(osd for host in chosen for osd in host.osds)
         filesystem = ""
@@ -148,7 +150,7 @@ class Levels:
     # -- making -----------------------------------------------------------------------------
     def make(self, level: Wanted, context: ProvisionContext) -> dict[str, Json]:
         """Make it, journalled; facts of it, with "pool".  BackendError, with nothing left."""
-        reason = self.refusal(level) or self.agreement()
+        reason = self.refusal(level) or self.required_consent()
         if reason:
             raise BackendError(reason)
         with self.login.connect(levelstate.SERVE_SECONDS) as cluster:
@@ -157,7 +159,7 @@ class Levels:
                 lies = placement.where(cluster, prepared.pool)
                 return {"pool": prepared.pool, "made": False, "placement": lies.document()}
             name = context.new_name()
-            level_made = self._level(cluster, level, context.draw, name, context.tag)
+            level_made = self._level(cluster, level, context.block_seed, name, context.tag)
             levelstate.require_absent(cluster, name)
             recorded = Recorded.of(level_made, self.login)
             entry = context.journal.begin(

@@ -18,15 +18,15 @@ from typing import cast
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathsAccess, expect
 from fsmatrix.backends.base import (
+    Availability,
     Backend,
     CacheMethod,
     Evidence,
     ProvisionContext,
     Settled,
     Space,
-    Usable,
 )
-from fsmatrix.backends.drawing import drawn
+from fsmatrix.backends.choose_hosts import choose_hosts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import DATA, Journal, make_tree, release_tree
@@ -161,9 +161,9 @@ class Devices(Backend):
 
     # -- conductor ---------------------------------------------------------------------
     @classmethod
-    def check(cls) -> Usable:
+    def check(cls) -> Availability:
         """Always usable; paths and rights are looked at by `refusal`."""
-        return Usable(True, f"kernel {os.uname().release}")
+        return Availability(True, f"kernel {os.uname().release}")
 
     def refusal(self) -> str:
         """A directory that cannot be used, two on one device, or nothing to emulate them by."""
@@ -179,24 +179,24 @@ class Devices(Backend):
         """The directories."""
         return tuple(expand(path).resolve() for path in self._chosen.paths)
 
-    def keeps(self) -> int:
+    def state_bytes(self) -> int:
         """The image of emulated devices."""
         chosen = self._chosen.emulated
         return chosen.count * chosen.size if chosen else 0
 
     def state_refusal(self, folder: Path, size: int) -> str:
         """No room for the image there, or no direct I/O."""
-        return images.folder_refusal(folder, size, direct=True) if self.keeps() else ""
+        return images.folder_refusal(folder, size, direct=True) if self.state_bytes() else ""
 
     def level_refusal(self, level: Level) -> str:
         """More devices than there are."""
         if positive(level.get(FACTOR, 1)) is None:
             return f"{FACTOR}: {level[FACTOR]!r} is no number of devices"
-        if (number := self.places(level)) > self._chosen.count:
+        if (number := self.root_count(level)) > self._chosen.count:
             return f"{FACTOR}: {number} devices are asked for, and there are {self._chosen.count}"
         return ""
 
-    def places(self, level: Level) -> int:
+    def root_count(self, level: Level) -> int:
         """The devices that take part."""
         return positive(level.get(FACTOR)) or self._chosen.count
 
@@ -205,21 +205,21 @@ class Devices(Backend):
         del level
         return {FACTOR: "emulated"} if self._chosen.emulated else {}
 
-    def commands(self, level: Level, draw: str) -> list[str]:
+    def commands(self, level: Level, block_seed: str) -> list[str]:
         """Of emulated devices: their image and its parts."""
         chosen = self._chosen.emulated
-        return emulated.commands(chosen, self._numbers(level, draw)) if chosen else []
+        return emulated.commands(chosen, self._numbers(level, block_seed)) if chosen else []
 
-    def _numbers(self, level: Level, draw: str) -> list[int]:
+    def _numbers(self, level: Level, block_seed: str) -> list[int]:
         width = len(str(self._chosen.count))
         names = [f"{number:0{width}}" for number in range(self._chosen.count)]
-        return [int(name) for name in drawn(names, self.places(level), draw)]
+        return [int(name) for name in choose_hosts(names, self.root_count(level), block_seed)]
 
     def provision(self, level: Level, context: ProvisionContext) -> PathsAccess:
         """Draw the devices of the level, and make a place on each."""
         if reason := self.level_refusal(level) or self.refusal():
             raise BackendError(reason)
-        numbers = self._numbers(level, context.draw)
+        numbers = self._numbers(level, context.block_seed)
         if self._chosen.emulated:
             details: JsonObject = emulated.make(self._chosen.emulated, numbers, context)
             paths = tuple(part.path for part in Adapter.of(details).parts)

@@ -13,7 +13,7 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.journal.proof import Facts, Ground, Kind, LeftAlone, Stage
+from fsmatrix.backends.journal.proof import Facts, Kind, NotProvenOurs, OwnershipScope, Stage
 from fsmatrix.backends.system import devices, loopdev
 from fsmatrix.backends.system.cgroups import throttle
 from fsmatrix.backends.system.cgroups.throttle import Limits
@@ -46,7 +46,7 @@ def lift(device: str, journal: Journal) -> None:
     for entry in journal.pending(KIND, device=device):
         try:
             undo(entry.facts, True)
-        except LeftAlone as reason:
+        except NotProvenOurs as reason:
             raise BackendError(str(reason)) from reason
         journal.end(entry)
 
@@ -61,21 +61,23 @@ def undo(facts: Facts, same_boot: bool) -> str:
     if in_force == Limits():
         return ""
     if vars(in_force) != facts["limits"]:
-        raise LeftAlone(f"{device}: another limit than the recorded one is in force in {folder}")
+        raise NotProvenOurs(
+            f"{device}: another limit than the recorded one is in force in {folder}"
+        )
     throttle.limit(folder, number, Limits())
     return f"lifted the limit on {device}"
 
 
-def prove(facts: Facts, ground: Ground) -> None:
+def prove(facts: Facts, ground: OwnershipScope) -> None:
     """A loop device of ours, or an empty one, and a cgroup where the kernel has them."""
     device, folder = str(facts["device"]), Path(str(facts["cgroup"]))
     if not _LOOP.fullmatch(device):
-        raise LeftAlone(f"{device} is no loop device: its limit stays")
+        raise NotProvenOurs(f"{device} is no loop device: its limit stays")
     if not proof.our_loop(device, ground) and loopdev.backing(device) is not None:
-        raise LeftAlone(f"{device}: nothing proves that it is ours: its limit stays")
+        raise NotProvenOurs(f"{device}: nothing proves that it is ours: its limit stays")
     root = throttle.hierarchy().root
     if not folder.is_relative_to(root) or folder.resolve() != folder:
-        raise LeftAlone(f"{folder} is no cgroup below {root}: its limits stay")
+        raise NotProvenOurs(f"{folder} is no cgroup below {root}: its limits stay")
 
 
 IO_LIMIT = Kind(Stage.MOUNT, prove, undo, ends_with_boot=True)

@@ -38,7 +38,7 @@ from fsmatrix.backends.ceph.state.placement import wait_for_stats
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof, rollback
 from fsmatrix.backends.journal.journal import Entry
-from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.backends.system.cgroups import throttle
 from fsmatrix.backends.system.cgroups.throttle import Limits
 from fsmatrix.backends.testbed import base, process
@@ -67,7 +67,7 @@ def end(home: Home, entries: list[Entry]) -> list[str]:
     """
 
     def undo_loop(entry: Entry) -> str:
-        proof.of_loop(entry.facts, proof.Ground(home.journal.identity, folder=home.folder))
+        proof.of_loop(entry.facts, proof.OwnershipScope(home.journal.identity, folder=home.folder))
         return rollback.undo_loop(entry.facts, True)
 
     kinds = {"loop": undo_loop, "cgroup": _undo_cgroup, **base.NETWORK}
@@ -151,7 +151,7 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         }
 
     @classmethod
-    def pace(cls, options: CephTestbedOptions, pace: Pace) -> Pace:
+    def pace(cls, options: CephTestbedOptions, pace: SpeedEstimate) -> SpeedEstimate:
         """As fast as its emulated drives and links let it, for all copies."""
         rates = [pace.bandwidth]
         if options.interface != "none":

@@ -32,7 +32,7 @@ import psutil
 from fsmatrix.backends.daos.tools.dmg import Control
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
-from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.backends.system import mounts, rights, tools
 from fsmatrix.backends.system.rights import Capability
 from fsmatrix.backends.testbed import base
@@ -128,7 +128,7 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
         }
 
     @classmethod
-    def pace(cls, options: DaosTestbedOptions, pace: Pace) -> Pace:
+    def pace(cls, options: DaosTestbedOptions, pace: SpeedEstimate) -> SpeedEstimate:
         """As fast as its links let it."""
         rates = [pace.bandwidth]
         if bits := options.bits_per_second:

@@ -6,7 +6,7 @@ from fsmatrix.backends.player.ops import DRIVERS
 from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import Playing
-from fsmatrix.suite.session.players.apart import ApartPlayer
+from fsmatrix.suite.session.players.subprocess_player import SubprocessPlayer
 
 
 def open_together(playing: Playing, root: str, threads: int, comm: Comm) -> Player:
@@ -32,7 +32,7 @@ def open_together(playing: Playing, root: str, threads: int, comm: Comm) -> Play
 
     def opened(text: str) -> Player:
         if playing.environment:
-            return ApartPlayer(playing.driver, text, options, playing.environment)
+            return SubprocessPlayer(playing.driver, text, options, playing.environment)
         return open_player(playing.driver, text, options, playing.implementation)
 
     if not _shared(playing.driver, comm):
@@ -54,7 +54,7 @@ def open_together(playing: Playing, root: str, threads: int, comm: Comm) -> Play
 
 def last_words(player: Player, comm: Comm) -> tuple[str, ...]:
     """What processes of players, which must be closed, have printed; at rank 0 of `comm`."""
-    if not isinstance(player, ApartPlayer):
+    if not isinstance(player, SubprocessPlayer):
         return ()
     return tuple(comm.gather(player.printed) or ())
 
@@ -64,7 +64,7 @@ def leave(driver: str, player: Player, comm: Comm) -> None:
     if _shared(driver, comm):
         if comm.rank:
             player.close()
-        comm.patient_barrier()
+        comm.sleeping_barrier()
 
 
 def _shared(driver: str, comm: Comm) -> bool:

@@ -38,7 +38,7 @@ from fsmatrix.suite.workloads.streams.replay.survey import (
     LARGEST,
     MOST_TIME,
     PIECE,
-    Work,
+    ReplayParams,
 )
 from fsmatrix.suite.workloads.streams.replay.tree import NAMES, exact_sum, prepared
 
@@ -177,10 +177,10 @@ class Replay(Workload):
         )
 
     # -- parts -----------------------------------------------------------------------------
-    def _work(self, case: Case, access: str) -> Work:
+    def _work(self, case: Case, access: str) -> ReplayParams:
         options, trace = self.options, self.options.trace
         driver = DRIVERS[DRIVER_OF.get(access, access)]
-        return Work(
+        return ReplayParams(
             trace=trace.path if trace else "",
             sha256=trace.sha256 if trace else "",
             generator=options.generator or "",
@@ -199,7 +199,7 @@ class Replay(Workload):
             slots=max(trace.slots, trace.files, 1) if trace else NAMES,
         )
 
-    def _setup(self, name: str, function: str, work: Work) -> Step:
+    def _setup(self, name: str, function: str, work: ReplayParams) -> Step:
         stream = Stream(
             f"{STREAMS}.tree:{function}", work.document(), slots=NAMES, max_op_bytes=PIECE
         )

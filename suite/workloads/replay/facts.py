@@ -19,7 +19,12 @@ from fsmatrix.results.evidence.trace import TraceSummary
 from fsmatrix.suite.workloads.replay.options import ReplayOptions
 from fsmatrix.suite.workloads.streams.replay.converting import Skipped
 from fsmatrix.suite.workloads.streams.replay.outcomes import ERRNOS, Counts, kinds
-from fsmatrix.suite.workloads.streams.replay.survey import Integers, Survey, Work, opened_trace
+from fsmatrix.suite.workloads.streams.replay.survey import (
+    Integers,
+    ReplayParams,
+    Survey,
+    opened_trace,
+)
 from fsmatrix.suite.workloads.streams.replay.tree import KEPT, prepared
 from fsmatrix.traces.statistics.survey import survey as statistics
 
@@ -33,7 +38,7 @@ REASONS = {
 }
 
 
-def facts_of(counts: Counts, work: Work, clients: int, options: ReplayOptions) -> Replayed:
+def facts_of(counts: Counts, work: ReplayParams, clients: int, options: ReplayOptions) -> Replayed:
     """`counts`: of all ranks.  `clients`: how often the trace was played at once.
 
     Fidelity: operations that were played and had the captured outcome, of those chosen (in mode
@@ -85,7 +90,7 @@ def _like(path: str, sha256: str, generator: str, scale: float, seed: int) -> Tr
 
     None for a trace that this would take too long, or that claims to move absurdly much.
     """
-    work = Work(trace=path, sha256=sha256, generator=generator, scale=scale, seed=seed)
+    work = ReplayParams(trace=path, sha256=sha256, generator=generator, scale=scale, seed=seed)
     with opened_trace(work) as trace:
         if trace.operations > MOST_OPERATIONS:
             return None

@@ -72,7 +72,7 @@ def context(tmp_path: Path, bed: CephTestbed) -> Iterator[ProvisionContext]:
     """What the conductor gives; the cluster must be as it was after a test."""
     before = state(bed)
     yield ProvisionContext(
-        "a", tmp_path / "state", Journal(tmp_path / "journal/h.jsonl"), "tag1", draw="1/0"
+        "a", tmp_path / "state", Journal(tmp_path / "journal/h.jsonl"), "tag1", block_seed="1/0"
     )
     assert mounts.mounted_below(tmp_path) == []
     assert state(bed) == before
@@ -219,13 +219,13 @@ def test_levels_that_cannot_be(
 def test_without_consent_nothing_is_made(bed: CephTestbed, context: ProvisionContext) -> None:
     used = backend("rados", bed, {**TWO, "consent": False})
     assert used.level_refusal({"storage_nodes": 2}) == "", "plan and dry run work"
-    assert "levels.consent: true agrees" in used.agreement()
+    assert "levels.consent: true agrees" in used.required_consent()
     with pytest.raises(BackendError, match=r"pg_autoscaler .* \(it is on for: none\)"):
         used.provision({"storage_nodes": 2}, context)
     with bed.cluster() as cluster:
         cluster.mon("osd pool set", pool=bed.pools["rados"], var="pg_autoscale_mode", val="on")
         try:
-            assert f"on for: {bed.pools['rados']})" in used.agreement()
+            assert f"on for: {bed.pools['rados']})" in used.required_consent()
         finally:
             cluster.mon("osd pool set", pool=bed.pools["rados"], var="pg_autoscale_mode", val="off")
 
@@ -296,7 +296,7 @@ def counted(cluster, command):
 levelstate.run = counted
 kind = base.load("libcephfs")
 journal = Journal(folder / "journal/h.jsonl")
-context = ProvisionContext("a", folder / "state", journal, "tag1", draw="1/0")
+context = ProvisionContext("a", folder / "state", journal, "tag1", block_seed="1/0")
 kind(kind.Options.model_validate(options)).provision({"storage_nodes": 3}, context)
 os._exit(9)
 """
@@ -349,7 +349,7 @@ def test_a_foreign_root_or_pool_is_never_touched(
 def test_prepared_pools(bed: CephTestbed, context: ProvisionContext) -> None:
     pools = [{"pool": bed.pools["rados"], "storage_nodes": nodes} for nodes in (4, 3)]
     used = backend("rados", bed, {"pools": pools})
-    assert used.agreement() == ""
+    assert used.required_consent() == ""
     assert used.commands({"storage_nodes": 4}, "") == []
     plain = backend("rados", bed, levels=None, pool=bed.pools["rados"]).space()
     assert 0 < (used.space().bytes or 0) == pytest.approx(plain.bytes, rel=0.1)

@@ -25,7 +25,7 @@ MADE = {"size_per_node": "1GiB", "consent": True}
 @pytest.fixture
 def context(tmp_path: Path) -> ProvisionContext:
     journal = Journal(tmp_path / "journals/host.jsonl")
-    return ProvisionContext("daos-a", tmp_path / "state", journal, "tag1", draw="7/1")
+    return ProvisionContext("daos-a", tmp_path / "state", journal, "tag1", block_seed="7/1")
 
 
 def created(standin: Standin) -> list[list[str]]:
@@ -36,7 +36,7 @@ def test_a_pool_for_a_level(standin: Standin, context: ProvisionContext) -> None
     backend = daos(levels=MADE)
     level = {"storage_nodes": 2, "object_class": "RP_2G1"}
     assert backend.level_factors == {"storage_nodes", "object_class", "redundancy_level"}
-    assert backend.refusal() == backend.level_refusal(level) == backend.agreement() == ""
+    assert backend.refusal() == backend.level_refusal(level) == backend.required_consent() == ""
     access = backend.provision(level, context)
     (label,) = standin.pools
     assert label.startswith("fsmatrix-tag1-daos-a-")
@@ -55,7 +55,7 @@ def test_a_pool_for_a_level(standin: Standin, context: ProvisionContext) -> None
 
 def test_dry_run_shows_what_would_be_done(standin: Standin, context: ProvisionContext) -> None:
     backend = daos(levels=MADE)
-    making, destroying = backend.commands({"storage_nodes": 2}, context.draw)
+    making, destroying = backend.commands({"storage_nodes": 2}, context.block_seed)
     assert standin.pools == {}
     access = backend.provision({"storage_nodes": 2}, context)
     (words,) = created(standin)
@@ -66,7 +66,7 @@ def test_dry_run_shows_what_would_be_done(standin: Standin, context: ProvisionCo
 
 def test_agreement_comes_first(standin: Standin, context: ProvisionContext) -> None:
     backend = daos(levels={"size_per_node": "1GiB"})
-    assert "consent: true agrees" in backend.agreement()
+    assert "consent: true agrees" in backend.required_consent()
     with pytest.raises(BackendError, match="consent: true agrees"):
         backend.provision({"storage_nodes": 1}, context)
     assert created(standin) == []
@@ -128,7 +128,7 @@ def test_prepared_pools(standin: Standin, context: ProvisionContext) -> None:
     standin.keep_pools(p1=[0], p2=[0, 1], p2b=[1, 2])
     named = [{"pool": f"p{n}", "storage_nodes": n} for n in (1, 2)]
     backend = daos(levels={"pools": named})
-    assert backend.level_refusal({"storage_nodes": 2}) == backend.agreement() == ""
+    assert backend.level_refusal({"storage_nodes": 2}) == backend.required_consent() == ""
     assert backend.commands({"storage_nodes": 2}, "7/1") == []
     access = backend.provision({"storage_nodes": 2}, context)
     assert access.pool == "p2"

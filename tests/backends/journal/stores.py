@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.journal.journal import Journal, undo_pending
-from fsmatrix.backends.journal.proof import Named
+from fsmatrix.backends.journal.proof import PlannedPaths
 
 TAG = "0123456789abcdef"
 
@@ -31,7 +31,7 @@ class Store:
         self.journal.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     def undo(self, **named: dict[str, str]) -> list[str]:
-        return undo_pending(self.folder, Named(**named))
+        return undo_pending(self.folder, PlannedPaths(**named))
 
 
 def left(said: list[str]) -> bool:

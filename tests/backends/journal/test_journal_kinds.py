@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.journal import journal
-from fsmatrix.backends.journal.proof import KINDS, Facts, Ground, Kind, LeftAlone, Stage
+from fsmatrix.backends.journal.proof import KINDS, Facts, Kind, NotProvenOurs, OwnershipScope, Stage
 from tests.backends.journal.stores import TAG, Store, left
 from tests.waiting import PATIENCE
 
@@ -34,9 +34,9 @@ def test_a_kind_leads_to_no_code_outside_the_registry(
     assert (theirs / "file").read_text() == "keep"
 
 
-def of_bucket(facts: Facts, ground: Ground) -> None:
+def of_bucket(facts: Facts, ground: OwnershipScope) -> None:
     if facts["store"] != ground.identity.store:
-        raise LeftAlone(f"{facts['path']} is not of this results directory")
+        raise NotProvenOurs(f"{facts['path']} is not of this results directory")
 
 
 def undo_bucket(facts: Facts, same_boot: bool) -> str:
@@ -45,7 +45,7 @@ def undo_bucket(facts: Facts, same_boot: bool) -> str:
     return f"removed bucket {facts['path']}"
 
 
-def broken(facts: Facts, ground: Ground) -> None:
+def broken(facts: Facts, ground: OwnershipScope) -> None:
     raise AssertionError(f"{facts} {ground}: a built-in kind was replaced")
 
 

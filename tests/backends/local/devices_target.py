@@ -36,7 +36,7 @@ def provisioning(tmp_path: Path) -> Iterator[ProvisionContext]:
         tmp_path / "state",
         Journal(tmp_path / "journals/host.jsonl"),
         "0123456789abcdef",
-        draw="7/0",
+        block_seed="7/0",
     )
     left = undo_pending(tmp_path / "journals")
     assert not [text for text in left if text.startswith("left alone")], left

@@ -21,7 +21,7 @@ from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.cache import WARM_SHARE
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
-from fsmatrix.backends.journal.proof import Named
+from fsmatrix.backends.journal.proof import PlannedPaths
 from fsmatrix.backends.local.local import LocalBackend
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.system import loopdev, mounts, signature, tools
@@ -296,7 +296,7 @@ def test_device_of_a_crash_is_wiped_by_uuid_only(
     local.provision({}, context)
     uuid = context.journal.pending("device")[0].facts["uuid"]
     assert signature.signatures(disk)[0].uuid == uuid
-    named = Named(devices={"target": disk})
+    named = PlannedPaths(devices={"target": disk})
     assert f"erased our file system on {disk}" in undo_pending(tmp_path / "journals", named)
     subprocess.run(["mkfs.ext4", "-q", "-F", disk], check=True)
     context.journal.begin("device", device=disk, uuid=uuid, target="target")

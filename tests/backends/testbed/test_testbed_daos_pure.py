@@ -22,7 +22,7 @@ from fsmatrix.backends.daos.tools.answers import Member
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import identity
 from fsmatrix.backends.local import provenance
-from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.backends.system import mounts, rights, tools
 from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.base import left_alone
@@ -118,9 +118,12 @@ def test_a_bed_tells_its_attributes_and_how_fast_it_can_be() -> None:
     assert DaosTestbed.attributes(asked) == {
         "storage_nodes": 3, "targets_per_node": 1, "network": "80Mbit",
     }  # fmt: skip
-    assert DaosTestbed.pace(asked, Pace()).bandwidth == 3 * 10e6
-    assert DaosTestbed.pace(TWO, Pace()).bandwidth == Pace().bandwidth
-    assert DaosTestbed.pace(asked, Pace()).attach > DaosTestbed.pace(TWO, Pace()).attach
+    assert DaosTestbed.pace(asked, SpeedEstimate()).bandwidth == 3 * 10e6
+    assert DaosTestbed.pace(TWO, SpeedEstimate()).bandwidth == SpeedEstimate().bandwidth
+    assert (
+        DaosTestbed.pace(asked, SpeedEstimate()).attach
+        > DaosTestbed.pace(TWO, SpeedEstimate()).attach
+    )
 
 
 def test_more_targets_than_cores_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:

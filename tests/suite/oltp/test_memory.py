@@ -17,7 +17,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import memory as journalled
 from fsmatrix.backends.journal.identity import identity
 from fsmatrix.backends.journal.journal import Journal, undo_pending
-from fsmatrix.backends.journal.proof import Ground, LeftAlone
+from fsmatrix.backends.journal.proof import NotProvenOurs, OwnershipScope
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.system.cgroups import memory, throttle
 from fsmatrix.backends.system.cgroups.throttle import Hierarchy
@@ -111,11 +111,11 @@ def test_what_a_forged_journal_names_stays(state: Path, monkeypatch: pytest.Monk
     (root / "somebodys").mkdir(parents=True)
     foreign.mkdir()
     monkeypatch.setattr(memory, "hierarchy", lambda: Hierarchy(2, root, "memory"))
-    ground = Ground(identity(state))
+    ground = OwnershipScope(identity(state))
     own = root / f"fsmatrix-memory-{ground.identity.new_uuid()}"
     journalled.prove({"path": str(own)}, ground)
     for path in (foreign, root / "somebodys", state, root / ".." / "cgroup" / own.name):
-        with pytest.raises(LeftAlone, match="not removed"):
+        with pytest.raises(NotProvenOurs, match="not removed"):
             journalled.prove({"path": str(path)}, ground)
 
 

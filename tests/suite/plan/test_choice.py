@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fsmatrix.backends.base import Space, Usable
+from fsmatrix.backends.base import Availability, Space
 from fsmatrix.results.files.store import CAMPAIGN, StoreError
 from fsmatrix.suite.plan.as_json import plan_json
 from fsmatrix.suite.plan.request import Request
@@ -164,9 +164,9 @@ class Absent(Disk):
     asked: ClassVar[list[str]] = []
 
     @classmethod
-    def check(cls) -> Usable:
+    def check(cls) -> Availability:
         cls.asked.append("check")
-        return Usable(False, reason="its program is missing: apt-get install it")
+        return Availability(False, reason="its program is missing: apt-get install it")
 
 
 def test_the_words_are_those_of_check_and_it_is_asked_once() -> None:
@@ -183,7 +183,7 @@ def test_the_words_are_those_of_check_and_it_is_asked_once() -> None:
 class Keeping(Disk):
     """Keeps its size in the state directory."""
 
-    def keeps(self) -> int:
+    def state_bytes(self) -> int:
         return int(self.options.size)  # type: ignore[attr-defined]
 
     def state_refusal(self, folder: Path, size: int) -> str:

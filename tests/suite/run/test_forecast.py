@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.plan.estimate import attach_seconds, run_seconds
 from fsmatrix.suite.plan.plan import Installation, Plan, Request, build_plan
@@ -42,7 +42,7 @@ def planned(text: str) -> Plan:
 
 def test_a_read_costs_its_layout_and_itself() -> None:
     plan = planned(CAMPAIGN.replace("OPTIONS", "verify: false"))
-    pace = Pace(attach=0, run=0, bandwidth=64 << 20, files=1e9)
+    pace = SpeedEstimate(attach=0, run=0, bandwidth=64 << 20, files=1e9)
     seconds = {c.coordinates["pattern"]: run_seconds(c, pace) for c in plan.cases}
     assert seconds == pytest.approx({"seq-write": 1.0, "seq-read": 2.0})
     timed = planned(CAMPAIGN.replace("OPTIONS", "fixed: time, seconds: 5s"))

@@ -15,7 +15,7 @@ import pytest
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.backends.player.player import PlayerOptions, open_player
 from fsmatrix.suite.session import programs
-from fsmatrix.suite.session.players.apart import ApartPlayer
+from fsmatrix.suite.session.players.subprocess_player import SubprocessPlayer
 from fsmatrix.suite.session.wire import Progress, telling
 from tests.backends.playing import chunk, op
 from tests.waiting import until
@@ -59,7 +59,7 @@ def test_an_operation_that_hangs(
 ) -> None:
     """What completed before it counts, it does not, and what follows on it does."""
     if kind == "apart":
-        player: Any = ApartPlayer("posix", str(pipe), OPTIONS, {})
+        player: Any = SubprocessPlayer("posix", str(pipe), OPTIONS, {})
     else:
         player = open_player("posix", str(pipe), OPTIONS, kind)
     work = chunk(

@@ -100,10 +100,11 @@ world = MpiComm(MPI.COMM_WORLD)
 told = {}
 for size in range(1, world.size + 1):
     if world.rank < size:
-        told[size] = world.part(range(size)).gather({"rank": world.rank, "text": "x" * world.rank})
+        own = {"rank": world.rank, "text": "x" * world.rank}
+        told[size] = world.subgroup(range(size)).gather(own)
 odd = [5, 1, 3, 7]
 if world.rank in odd:
-    told["odd"] = world.part(odd).gather(world.rank)
+    told["odd"] = world.subgroup(odd).gather(world.rank)
 if world.rank:
     world.post(b"%d" % world.rank, 0)
 else:

@@ -12,7 +12,7 @@ import pytest
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.suite.workloads.streams.replay import generate
 from fsmatrix.suite.workloads.streams.replay.converting import Pauses, converted
-from fsmatrix.suite.workloads.streams.replay.survey import Work
+from fsmatrix.suite.workloads.streams.replay.survey import ReplayParams
 from fsmatrix.traces.model import COLUMNS, Columns
 from tests.suite.replay_workload import MS, READ_ONLY, Recorder, case_of, play, trace, workload
 
@@ -251,7 +251,7 @@ def block(**values: list[int]) -> Columns:
 
 
 def test_pauses_are_think_times_of_each_lane() -> None:
-    pauses = Pauses(Work(time_scale=2.0), 2, 100)
+    pauses = Pauses(ReplayParams(time_scale=2.0), 2, 100)
     first = block(time=[100, 150, 200, 260], latency=[30, 10, 20, 5])
     lane = np.array([0, 1, 0, 1])
     assert pauses.of(first, lane).tolist() == [0, 2 * 50, 2 * 70, 2 * 100]
@@ -262,7 +262,7 @@ def test_pauses_are_think_times_of_each_lane() -> None:
 def test_flags_that_a_kind_does_not_have_are_not_played() -> None:
     played = converted(
         block(kind=[Kind.OPEN, Kind.READ, Kind.FSYNC], flags=[255, 255, 255], size=[5, 5, 5]),
-        Work(direct=False),
+        ReplayParams(direct=False),
         np.zeros(3, np.uint32),
         np.zeros(3, np.int64),
     )

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from fsmatrix.backends.access import Access, DeviceAccess, expect
 from fsmatrix.backends.base import (
+    Availability,
     Backend,
     BackendOptions,
     CacheMethod,
@@ -25,7 +26,6 @@ from fsmatrix.backends.base import (
     ProvisionContext,
     Settled,
     Space,
-    Usable,
 )
 from fsmatrix.backends.cache import RESIDUE
 from fsmatrix.backends.errors import BackendError
@@ -284,10 +284,12 @@ class Device(Backend):
 
     # -- conductor ---------------------------------------------------------------------
     @classmethod
-    def check(cls) -> Usable:
+    def check(cls) -> Availability:
         """Root, and the program that knows signatures."""
         reason = mounting.root_refusal() or tools.missing("wipefs")
-        return Usable(not reason, f"kernel {os.uname().release}" if not reason else "", reason)
+        return Availability(
+            not reason, f"kernel {os.uname().release}" if not reason else "", reason
+        )
 
     def refusal(self) -> str:
         """Why the device may not be overwritten."""
@@ -339,18 +341,18 @@ class Device(Backend):
         """The device."""
         return (Path(self._chosen.device).resolve(),) if self._chosen.device else ()
 
-    def keeps(self) -> int:
+    def state_bytes(self) -> int:
         """The image of an emulated device."""
         return self._chosen.emulated.size if self._chosen.emulated else 0
 
     def state_refusal(self, folder: Path, size: int) -> str:
         """No room for the image there, or no direct I/O."""
-        return images.folder_refusal(folder, size, direct=True) if self.keeps() else ""
+        return images.folder_refusal(folder, size, direct=True) if self.state_bytes() else ""
 
-    def commands(self, level: Level, draw: str) -> list[str]:
+    def commands(self, level: Level, block_seed: str) -> list[str]:
         """The image of an emulated device."""
-        del level, draw
-        return images.commands(self.keeps()) if self.keeps() else []
+        del level, block_seed
+        return images.commands(self.state_bytes()) if self.state_bytes() else []
 
     def provision(self, level: Level, context: ProvisionContext) -> DeviceAccess:
         """Look at the device, lock it, and make the folder of its nodes; nothing is written."""

@@ -19,7 +19,7 @@ from fsmatrix.suite.workloads.streams.replay.survey import (
     OPENING,
     Integers,
     Mask,
-    Work,
+    ReplayParams,
     is_data,
 )
 from fsmatrix.traces.model import FLAGS, Columns
@@ -48,7 +48,7 @@ class Played:
 
 
 def skipped(
-    block: Columns, work: Work, nameable: Mask, slots: npt.NDArray[np.uint32]
+    block: Columns, work: ReplayParams, nameable: Mask, slots: npt.NDArray[np.uint32]
 ) -> Integers | None:
     """Why each operation is skipped, -1 if it is not; None: none of them is.
 
@@ -81,7 +81,7 @@ def skipped(
     return reason
 
 
-def _played(work: Work) -> tuple[int, ...]:
+def _played(work: ReplayParams) -> tuple[int, ...]:
     """Kinds that are not skipped."""
     if work.mode != "queue":
         return work.able
@@ -90,7 +90,7 @@ def _played(work: Work) -> tuple[int, ...]:
 
 def converted(
     block: Columns,
-    work: Work,
+    work: ReplayParams,
     slot: npt.NDArray[np.uint32],
     lane: Integers | int = 0,
     room: npt.NDArray[np.void] | None = None,
@@ -131,7 +131,7 @@ def converted(
 
 
 def _flags(
-    kind: npt.NDArray[np.uint8], flags: npt.NDArray[np.uint8], work: Work
+    kind: npt.NDArray[np.uint8], flags: npt.NDArray[np.uint8], work: ReplayParams
 ) -> npt.NDArray[np.uint8]:
     """Those that a kind has; O_DIRECT as the replay has it."""
     opens = _among(kind, OPENING)
@@ -145,7 +145,7 @@ def _flags(
 
 
 def _twinned(
-    ops: npt.NDArray[np.void], source: Integers, before: Integers, work: Work, buffered: int
+    ops: npt.NDArray[np.void], source: Integers, before: Integers, work: ReplayParams, buffered: int
 ) -> Played:
     """Each open and close followed by that of a handle without O_DIRECT."""
     handles = np.isin(ops["kind"], (*OPENING, int(Kind.CLOSE)))
@@ -163,7 +163,9 @@ def _twinned(
     )
 
 
-def times(block: Columns, work: Work, begin_ns: int, lead_ns: int) -> npt.NDArray[np.uint64]:
+def times(
+    block: Columns, work: ReplayParams, begin_ns: int, lead_ns: int
+) -> npt.NDArray[np.uint64]:
     """Issue times of a timed replay, ns after the start of the phase, never 0."""
     after = (block["time"] - np.uint64(begin_ns)).astype(np.float64) * work.time_scale
     limited: npt.NDArray[np.uint64] = np.minimum(after + lead_ns, MOST_TIME).astype(np.uint64)
@@ -173,7 +175,7 @@ def times(block: Columns, work: Work, begin_ns: int, lead_ns: int) -> npt.NDArra
 class Pauses:
     """Think times: from the end of an operation to the next one of its lane, as captured."""
 
-    def __init__(self, work: Work, lanes: int, begin_ns: int) -> None:
+    def __init__(self, work: ReplayParams, lanes: int, begin_ns: int) -> None:
         self._scale = work.time_scale
         self._end = np.full(lanes, begin_ns, np.int64)  # of the last operation of each lane
 

@@ -1,6 +1,6 @@
 """Which operations of different threads must keep their order, and who plays which thread.
 
-Two operations depend on each other if they touch one thing and one of them changes it.  Things
+Two operations depend on each other if they touch one thing and one of them changes it.  Resources
 are: a path (created, removed, renamed, made shorter), the entries of a directory (looked at, or
 removed with it; two new entries do not meet), a slot (opened, closed), and 64 KiB of a file's
 data (written).  A read that met the end of its file, and anything long, counts as a change of
@@ -53,7 +53,7 @@ class Touches:
     how: npt.NDArray[np.int64]  # LOOK, ENTRY or CHANGE
 
 
-class Things:
+class Resources:
     """What the operations of a trace touch: paths, entries, slots, data."""
 
     def __init__(self, trace: Operations) -> None:

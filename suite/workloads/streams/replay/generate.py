@@ -26,13 +26,13 @@ from fsmatrix.suite.workloads.streams.replay.converting import (
     skipped,
     times,
 )
-from fsmatrix.suite.workloads.streams.replay.dependencies import Groups, Things, cuts
+from fsmatrix.suite.workloads.streams.replay.dependencies import Groups, Resources, cuts
 from fsmatrix.suite.workloads.streams.replay.outcomes import Counts
 from fsmatrix.suite.workloads.streams.replay.survey import (
     Integers,
     Mask,
+    ReplayParams,
     Survey,
-    Work,
     opened_trace,
     selected,
     work_of,
@@ -97,7 +97,7 @@ class _Beside:
 
 
 @contextmanager
-def ahead(place: Place) -> Iterator[Ahead]:
+def prefetch(place: Place) -> Iterator[Ahead]:
     """Beside the lanes if this node has a CPU for it, for each of the ranks that play."""
     ranks = -(-place.ranks // place.nodes)
     if len(os.sched_getaffinity(0)) < ranks * (place.threads + 1):
@@ -119,7 +119,9 @@ class Lanes:
     threads: int  # of this rank
 
 
-def lanes_of(trace: Operations, work: Work, survey: Survey, things: Things, place: Place) -> Lanes:
+def lanes_of(
+    trace: Operations, work: ReplayParams, survey: Survey, things: Resources, place: Place
+) -> Lanes:
     """The lane of each of this rank's threads."""
     used = survey.thread_count > 0
     if not work.private and place.ranks > 1:
@@ -127,7 +129,9 @@ def lanes_of(trace: Operations, work: Work, survey: Survey, things: Things, plac
     return _packed(survey, np.flatnonzero(used), place.threads)
 
 
-def _ranks(trace: Operations, work: Work, survey: Survey, things: Things, ranks: int) -> Integers:
+def _ranks(
+    trace: Operations, work: ReplayParams, survey: Survey, things: Resources, ranks: int
+) -> Integers:
     """The rank of each thread: groups that depend stay together, the largest are dealt first."""
     groups = Groups(len(trace.threads))
     for block in trace.blocks(first=survey.first, stop=survey.stop):
@@ -176,7 +180,7 @@ Pieces = Generator[Chunk, bool | None, None]
 
 
 def generate(params: JsonObject, place: Place) -> CountingChunks:
-    """The chunks of one rank; `params` are those of a Work."""
+    """The chunks of one rank; `params` are those of a ReplayParams."""
     work = work_of(params)
     _raise_limit()
     with opened_trace(work) as trace:
@@ -218,7 +222,7 @@ class _Rank:
     """One rank's part of a replay."""
 
     trace: Operations
-    work: Work
+    work: ReplayParams
     place: Place
     survey: Survey
     state: State  # when the window begins
@@ -226,7 +230,7 @@ class _Rank:
     counts: Counts
 
     @classmethod
-    def of(cls, trace: Operations, work: Work, place: Place) -> _Rank:
+    def of(cls, trace: Operations, work: ReplayParams, place: Place) -> _Rank:
         """Look through the trace."""
         ready, counts = prepared(work), Counts(work.mode == "timed")
         return cls(trace, work, place, ready.survey, ready.state, ready.nameable, counts)
@@ -249,7 +253,7 @@ class _Rank:
     def threads(self) -> Pieces:
         """Closed loop or timed: each thread's operations in order, by one lane."""
         trace, work, seen, counts = self.trace, self.work, self.survey, self.counts
-        things = Things(trace)
+        things = Resources(trace)
         lanes = lanes_of(trace, work, seen, things, self.place)
         counts.threads, counts.sharing = lanes.threads, lanes.sharing
         pauses = Pauses(work, self.place.threads, seen.begin_ns)
@@ -286,7 +290,7 @@ class _Rank:
             part = {name: values[~out] for name, values in part.items()}
         return part
 
-    def _ends(self, things: Things, part: Columns, lane: Integers, played: Played) -> list[int]:
+    def _ends(self, things: Resources, part: Columns, lane: Integers, played: Played) -> list[int]:
         """Where a chunk of the block's operations must end."""
         if self.work.mode == "timed" or self.place.threads == 1 or not len(lane):
             return []
@@ -353,7 +357,7 @@ class _Rank:
         opens = self._opens(used, flags)
         yield from self._added(opens)
         blocks, rooms = self._blocks(), cycle([_Room(), _Room()])
-        with ahead(self.place) as helper:
+        with prefetch(self.place) as helper:
             for each in helper.each(lambda: self._queued(blocks, rooms)):
                 yield Chunk(each.played.ops, outcomes=each.outcomes, batch=BATCH)
                 helper.soon(partial(self._became, each))

@@ -32,7 +32,7 @@ OPENING = (int(Kind.OPEN), int(Kind.CREATE))
 
 
 @dataclass(frozen=True)
-class Work(Stored):
+class ReplayParams(Stored):
     """The params of the streams."""
 
     trace: str = ""  # path of a trace file
@@ -69,13 +69,13 @@ def is_data(kind: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     return data
 
 
-def work_of(params: JsonObject) -> Work:
+def work_of(params: JsonObject) -> ReplayParams:
     """From the params of a step; StoredError if they are none."""
-    return read(Work, params, "params", exact=True)
+    return read(ReplayParams, params, "params", exact=True)
 
 
 @contextmanager
-def opened_trace(work: Work) -> Iterator[Operations]:
+def opened_trace(work: ReplayParams) -> Iterator[Operations]:
     """The trace, or what makes its operations."""
     if work.generator:
         from fsmatrix.traces.generators.page_cache import generate
@@ -158,7 +158,7 @@ class Survey:
         return int(self.captured.operations.sum())
 
 
-def survey(trace: Operations, work: Work) -> Survey:
+def survey(trace: Operations, work: ReplayParams) -> Survey:
     """Look through the window; ValueError if it is empty."""
     first, stop, begin, end = window(trace, work)
     chosen = chosen_files(trace, work)
@@ -181,7 +181,7 @@ def survey(trace: Operations, work: Work) -> Survey:
     return result
 
 
-def window(trace: Operations, work: Work) -> tuple[int, int, int, int]:
+def window(trace: Operations, work: ReplayParams) -> tuple[int, int, int, int]:
     """First operation, the one after the last, and the issue times of the first and the last."""
     low, high = (round(seconds * 1e9) for seconds in work.window)
     first, stop, begin, end, at = -1, 0, 0, 0, 0
@@ -200,7 +200,7 @@ def window(trace: Operations, work: Work) -> tuple[int, int, int, int]:
     return first, stop, begin, end
 
 
-def chosen_files(trace: Operations, work: Work) -> Mask:
+def chosen_files(trace: Operations, work: ReplayParams) -> Mask:
     """Files whose path fits one of the patterns, and the directories above them."""
     if not work.files:
         return np.ones(len(trace.files), np.bool_)
@@ -222,7 +222,7 @@ def parents(name: bytes) -> Iterator[bytes]:
         at = name.find(b"/", at + 1)
 
 
-def selected(trace: Operations, work: Work, chosen: Mask, block: Columns) -> Mask:
+def selected(trace: Operations, work: ReplayParams, chosen: Mask, block: Columns) -> Mask:
     """Which operations of a block are to be played; what opens files comes with their use."""
     if chosen.all():
         wanted = np.ones(len(block["kind"]), np.bool_)
@@ -245,7 +245,12 @@ def moved(block: Columns) -> Integers:
 
 
 def _add(
-    survey: Survey, trace: Operations, work: Work, block: Columns, at: int, per_file: Integers
+    survey: Survey,
+    trace: Operations,
+    work: ReplayParams,
+    block: Columns,
+    at: int,
+    per_file: Integers,
 ) -> None:
     """Count a block, whose first operation is number `at`."""
     mask = selected(trace, work, survey.chosen, block)

@@ -19,8 +19,8 @@ from fsmatrix.suite.workloads.streams.replay.survey import (
     PIECE,
     Integers,
     Mask,
+    ReplayParams,
     Survey,
-    Work,
     opened_trace,
     parents,
     survey,
@@ -112,7 +112,9 @@ class Tree:
     sizes: Integers  # bytes, of those files
 
 
-def tree_of(trace: Operations, work: Work, survey: Survey, state: State, possible: Mask) -> Tree:
+def tree_of(
+    trace: Operations, work: ReplayParams, survey: Survey, state: State, possible: Mask
+) -> Tree:
     """The tree that the chosen operations expect.
 
     A queue replay finds every file that it reads or writes as long as it ever was.  Directories
@@ -139,7 +141,7 @@ def tree_of(trace: Operations, work: Work, survey: Survey, state: State, possibl
     return Tree(tuple(sorted(wanted)), files, size[files])
 
 
-def nameable(trace: Operations, work: Work) -> Mask:
+def nameable(trace: Operations, work: ReplayParams) -> Mask:
     """Files whose path can be had below the target: no part of it, and not all of it, too long."""
     room = work.longest_path - len(work.prefix(Place(0, 1, 0, 1, 1, 0)))
     return np.array(
@@ -184,14 +186,14 @@ class Prepared:
         return exact_sum(np.maximum(self.survey.end - size, 0))
 
 
-def prepared(work: Work) -> Prepared:
+def prepared(work: ReplayParams) -> Prepared:
     """Look through the trace; ValueError for an empty window, ResultError for a bad trace."""
-    plain = Work()
+    plain = ReplayParams()
     return _prepared(replace(work, **{name: getattr(plain, name) for name in ELSEWHERE}))
 
 
 @lru_cache(maxsize=KEPT)
-def _prepared(work: Work) -> Prepared:
+def _prepared(work: ReplayParams) -> Prepared:
     with opened_trace(work) as trace:
         seen = survey(trace, work)
         state = state_at(trace, seen.first)
@@ -253,13 +255,13 @@ def verify(params: JsonObject, place: Place) -> Chunks:
 
 
 @contextmanager
-def _tree(work: Work) -> Iterator[tuple[Operations, Tree]]:
+def _tree(work: ReplayParams) -> Iterator[tuple[Operations, Tree]]:
     with opened_trace(work) as trace:
         yield trace, prepared(work).tree
 
 
 def _mine(
-    trace: Operations, work: Work, tree: Tree, place: Place
+    trace: Operations, work: ReplayParams, tree: Tree, place: Place
 ) -> Iterator[tuple[list[bytes], list[int]]]:
     """Names and sizes of this rank's files, some at a time."""
     prefix = work.prefix(place)

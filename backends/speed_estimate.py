@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Pace:
+class SpeedEstimate:
     """Seconds, and rates of all clients together."""
 
     attach: float = 1.5  # provide, mount, unmount and release it once

@@ -21,8 +21,8 @@ from fsmatrix.backends.player.ops import OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import PlayerOptions, open_player
 from fsmatrix.backends.player.result import Latencies
 from fsmatrix.suite.session import programs
-from fsmatrix.suite.session.players import apart
-from fsmatrix.suite.session.players.apart import ApartPlayer
+from fsmatrix.suite.session.players import subprocess_player
+from fsmatrix.suite.session.players.subprocess_player import SubprocessPlayer
 from tests.backends.playing import (
     SEED,
     chunk,
@@ -34,7 +34,7 @@ from tests.backends.playing import (
 from tests.waiting import PATIENCE
 
 OPTIONS = PlayerOptions(slots=8, max_op_bytes=1 << 20, seed=SEED, stop_on_error=False)
-Made = Callable[..., ApartPlayer]
+Made = Callable[..., SubprocessPlayer]
 
 
 pytestmark = pytest.mark.needs("c player")
@@ -43,12 +43,12 @@ pytestmark = pytest.mark.needs("c player")
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[Made]:
     """What makes a player of its own process."""
-    players: list[ApartPlayer] = []
+    players: list[SubprocessPlayer] = []
 
-    def make(options: PlayerOptions = OPTIONS, **environment: str) -> ApartPlayer:
+    def make(options: PlayerOptions = OPTIONS, **environment: str) -> SubprocessPlayer:
         root = tmp_path / "apart"
         root.mkdir(exist_ok=True)
-        players.append(ApartPlayer("posix", str(root), options, environment))
+        players.append(SubprocessPlayer("posix", str(root), options, environment))
         return players[-1]
 
     yield make
@@ -72,7 +72,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def process_of(player: ApartPlayer) -> psutil.Process:
+def process_of(player: SubprocessPlayer) -> psutil.Process:
     """The process in which it works."""
     assert player._process is not None
     return psutil.Process(player._process.pid)
@@ -136,7 +136,7 @@ def test_errors_are_those_of_a_player_inside(made: Made, tmp_path: Path) -> None
         player.play(chunk(op(Kind.CREATE, 100), names=(b"f",)))
     assert player.play(chunk(op(Kind.CREATE), names=(b"f",))) == 1
     with pytest.raises(OSError, match="No such file"):
-        ApartPlayer("posix", str(tmp_path / "none"), OPTIONS, {})
+        SubprocessPlayer("posix", str(tmp_path / "none"), OPTIONS, {})
 
 
 def test_its_environment_and_its_last_words(
@@ -218,7 +218,7 @@ def test_its_process_is_killed(made: Made) -> None:
 def test_its_process_hangs_at_the_end(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     player = made()
     process = process_of(player)
-    monkeypatch.setattr(apart, "END_SECONDS", 0.5)
+    monkeypatch.setattr(subprocess_player, "END_SECONDS", 0.5)
     for each in (*process.children(recursive=True), process):
         each.suspend()
     player.close()
@@ -229,9 +229,9 @@ def test_it_ends_with_its_rank(tmp_path: Path) -> None:
     code = (
         "import time, sys\n"
         "from fsmatrix.backends.player.player import PlayerOptions\n"
-        "from fsmatrix.suite.session.players.apart import ApartPlayer\n"
+        "from fsmatrix.suite.session.players.subprocess_player import SubprocessPlayer\n"
         "options = PlayerOptions(slots=1, max_op_bytes=1)\n"
-        "player = ApartPlayer('posix', sys.argv[1], options, {})\n"
+        "player = SubprocessPlayer('posix', sys.argv[1], options, {})\n"
         "print(player._process.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
@@ -249,7 +249,7 @@ def test_it_ends_with_its_rank(tmp_path: Path) -> None:
 def test_where_others_may_put_links_it_does_not_work(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(OSError, match="does not belong to this user alone"):
-        ApartPlayer("posix", str(tmp_path), OPTIONS, {})
+        SubprocessPlayer("posix", str(tmp_path), OPTIONS, {})
 
 
 def test_links_at_the_end_of_a_path_are_not_followed(tmp_path: Path) -> None:

@@ -19,16 +19,16 @@ from fsmatrix.backends.ceph.state import health, network, settle
 from fsmatrix.backends.ceph.state.health import Watch
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import PREFIX
-from fsmatrix.backends.pace import Pace
+from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, inside, text, texts
 
 
-class Levelled(Backend):
+class CephBackend(Backend):
     """Makes a level, and then works in the level's pool as if the options had named it."""
 
     pool_option: ClassVar[str]  # that names the pool
-    pace: ClassVar[Pace] = Pace(attach=3.0, run=0.5, bandwidth=120e6, files=500.0)
+    pace: ClassVar[SpeedEstimate] = SpeedEstimate(attach=3.0, run=0.5, bandwidth=120e6, files=500.0)
 
     @abstractmethod
     def _attach(self, context: ProvisionContext) -> Access:
@@ -68,13 +68,13 @@ class Levelled(Backend):
         """No such hosts, redundancy that cannot be placed, missing rights..."""
         return self._levels.refusal(level) if self._levels else ""
 
-    def agreement(self) -> str:
+    def required_consent(self) -> str:
         """To what is made in the cluster."""
-        return self._levels.agreement() if self._levels else ""
+        return self._levels.required_consent() if self._levels else ""
 
-    def commands(self, level: Level, draw: str) -> list[str]:
+    def commands(self, level: Level, block_seed: str) -> list[str]:
         """The commands of a cluster's administrator that make and remove the level."""
-        return self._levels.commands(level, draw, f"{PREFIX}dry-run") if self._levels else []
+        return self._levels.commands(level, block_seed, f"{PREFIX}dry-run") if self._levels else []
 
     def attributes(self) -> dict[str, Scalar]:
         """Redundancy and failure domain, which are the same at all levels."""

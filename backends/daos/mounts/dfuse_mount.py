@@ -18,9 +18,9 @@ from pathlib import Path
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import CacheMethod, Evidence, Settled
+from fsmatrix.backends.daos.daos_backend import DaosBackend, require_seen
 from fsmatrix.backends.daos.mounts import interception, program
 from fsmatrix.backends.daos.mounts.options import DIRECT_IO_OFF, FOUND
-from fsmatrix.backends.daos.ondaos import OnDaos, require_seen
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import DATA, Journal
 from fsmatrix.backends.local import provenance
@@ -35,7 +35,7 @@ from fsmatrix.results.evidence.values import JsonObject, mapping, text
 MEMORY = 20.0  # seconds: names and attributes are remembered for up to 5 s, and servers are slow
 
 
-class DfuseNode(ClientMount, OnDaos):
+class DfuseNode(ClientMount, DaosBackend):
     """The node-side half of daos-dfuse."""
 
     entry = "dfuse-mount"

@@ -124,7 +124,7 @@ class Done(Stored):
     refused: bool = False  # the error is a ValueError
 
 
-class ApartPlayer:
+class SubprocessPlayer:
     """See `Player`: the one in C, in a process with `environment` besides this one's own.
 
     There is no such player in Python: libraries take over a part of Python's own calls, and it

@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Iterable
 
 
-def drawn(names: Iterable[str], number: int, draw: str) -> list[str]:
-    """So many of these at random, sorted; the same `draw` gives the same ones.
+def choose_hosts(names: Iterable[str], number: int, block_seed: str) -> list[str]:
+    """So many of these at random, sorted; the same `block_seed` gives the same ones.
 
     Those of a smaller level are among those of a larger one, so that levels of one block differ
     by the added hosts only.
     """
 
     def ticket(name: str) -> bytes:
-        return hashlib.blake2b(f"{draw}/{name}".encode(), digest_size=16).digest()
+        return hashlib.blake2b(f"{block_seed}/{name}".encode(), digest_size=16).digest()
 
     return sorted(sorted(names, key=ticket)[:number])

@@ -11,13 +11,13 @@ from typing import ClassVar, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import (
+    Availability,
     Backend,
     CacheMethod,
     Evidence,
     ProvisionContext,
     Settled,
     Space,
-    Usable,
 )
 from fsmatrix.backends.daos import containers, deployment, together
 from fsmatrix.backends.daos import levels as pools
@@ -40,7 +40,7 @@ from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, in
 NOTHING_CACHED = frozenset({"cold", "bypass"})
 
 
-class OnDaos(Backend):
+class DaosBackend(Backend):
     """Base of the backends on DAOS.  `details` of their accesses are those of a Place."""
 
     layout: ClassVar[str] = containers.POSIX  # of the suite's own containers
@@ -57,16 +57,16 @@ class OnDaos(Backend):
 
     # -- conductor ---------------------------------------------------------------------
     @classmethod
-    def check(cls) -> Usable:
+    def check(cls) -> Availability:
         """The tool is there, and an agent answers it."""
         if reason := cls.uninstalled():
-            return Usable(False, reason=reason)
+            return Availability(False, reason=reason)
         try:
             version = daos_client.version()
             system = daos_client.Client().system_query().system_name
         except BackendError as error:
-            return Usable(False, reason=str(error))
-        return Usable(True, f"{version}, system {system}")
+            return Availability(False, reason=str(error))
+        return Availability(True, f"{version}, system {system}")
 
     @classmethod
     def uninstalled(cls) -> str:
@@ -122,13 +122,13 @@ class OnDaos(Backend):
             return str(error)
         return options.misfit(Shape(nodes, nodes, nodes * int(attributes["targets_per_node"])))
 
-    def agreement(self) -> str:
+    def required_consent(self) -> str:
         """To what is made in the system."""
-        return self._levels.agreement() if self._levels else ""
+        return self._levels.required_consent() if self._levels else ""
 
-    def commands(self, level: Level, draw: str) -> list[str]:
+    def commands(self, level: Level, block_seed: str) -> list[str]:
         """The commands of a system's administrator that make and destroy the level's pool."""
-        return self._levels.commands(level, draw, f"{PREFIX}dry-run") if self._levels else []
+        return self._levels.commands(level, block_seed, f"{PREFIX}dry-run") if self._levels else []
 
     def attributes(self) -> dict[str, Scalar]:
         """Redundancy and failure domain, as far as the options tell them."""
