@@ -10,9 +10,10 @@ The node leaders' half is `node_side.py`.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -26,11 +27,41 @@ from fsmatrix.backends.node_side import CacheMethod as CacheMethod
 from fsmatrix.backends.node_side import Evidence as Evidence
 from fsmatrix.backends.node_side import NodeSide
 from fsmatrix.backends.node_side import Settled as Settled
-from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar
 from fsmatrix.results.registry import Registry
 from fsmatrix.results.registry import UnknownName as UnknownName
+
+# Which storage hosts form a level: drawn by name, once for each block.
+
+
+def choose_hosts(names: Iterable[str], number: int, block_seed: str) -> list[str]:
+    """So many of these at random, sorted; the same `block_seed` gives the same ones.
+
+    Those of a smaller level are among those of a larger one, so that levels of one block differ
+    by the added hosts only.
+    """
+
+    def ticket(name: str) -> bytes:
+        return hashlib.blake2b(f"{block_seed}/{name}".encode(), digest_size=16).digest()
+
+    return sorted(sorted(names, key=ticket)[:number])
+
+
+# What planning guesses of a storage system's speed, until its first runs have been measured.
+#
+# The guesses are of one machine with 2 CPUs (docs/campaign.md names the command); a plan that is
+# right within a factor of two is all that they are for.
+
+
+@dataclass(frozen=True)
+class SpeedEstimate:
+    """Seconds, and rates of all clients together."""
+
+    attach: float = 1.5  # provide, mount, unmount and release it once
+    run: float = 0.25  # of a run beside its work: directories, caches, settling, removal
+    bandwidth: float = 300e6  # bytes/s
+    files: float = 2_000.0  # files/s
 
 
 class BackendOptions(BaseModel):

@@ -8,12 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from fsmatrix.results import histogram
-from fsmatrix.results.case import Case, Geometry
-from fsmatrix.results.files.campaign.campaignfile import Entry
-from fsmatrix.results.files.campaign.campaignspec import NUMBERS, TEXTS
+from fsmatrix.results.files.campaign.campaignfile import NUMBERS, TEXTS, Entry
 from fsmatrix.results.files.campaign.rows import Row
 from fsmatrix.results.files.hdf5.schema import to_json
-from fsmatrix.results.record import Finding, Latency, Phase
+from fsmatrix.results.record import Case, Finding, Geometry, Latency, Phase
 
 BLOCKS = 40
 SPEED = {"xfs": 1.0, "ext4": 0.86, "btrfs": 0.55, "cephfs": 0.3}

@@ -21,8 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
+from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
-from fsmatrix.backends.player.player import PlayerOptions, open_player
+from fsmatrix.backends.player.player import open_player
 
 CHUNK = 1024
 

@@ -15,8 +15,9 @@ import uuid
 
 import numpy as np
 
+from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Kind
-from fsmatrix.backends.player.player import PlayerOptions, open_player
+from fsmatrix.backends.player.player import open_player
 
 PHASES = {"create": (Kind.CREATE, Kind.CLOSE), "stat": (Kind.STAT,), "unlink": (Kind.UNLINK,)}
 

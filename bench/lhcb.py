@@ -23,7 +23,7 @@ import numpy as np
 from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.suite.engines.python import answer, words
 from fsmatrix.suite.engines.root import KIND
-from fsmatrix.suite.workloads.streams.lhcb.request import Request
+from fsmatrix.suite.workloads.streams.lhcb.program import Request
 
 TARGET = 1.1
 MACRO = Path(__file__).with_name("lhcb_macro.C")

@@ -16,10 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from fsmatrix.results import histogram, iterations
-from fsmatrix.results.case import Case, Geometry
-from fsmatrix.results.evidence.rank import Rank
+from fsmatrix.results.evidence.evidence import Rank
 from fsmatrix.results.files.store import Store
-from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
+from fsmatrix.results.record import Case, Finding, Geometry, Latency, Phase, RunRecord
 
 TARGETS = ("xfs", "ext4", "btrfs", "cephfs")
 SIZES = (4096, 65536, 1 << 20)

@@ -37,8 +37,9 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
+from fsmatrix.backends.player.base import Player, PlayerOptions
 from fsmatrix.backends.player.ops import Chunks, CountingChunks, Kind, Place
-from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
+from fsmatrix.backends.player.player import open_player
 from fsmatrix.suite.workloads.streams import pattern
 from fsmatrix.suite.workloads.streams.replay.generate import generate
 from fsmatrix.suite.workloads.streams.replay.survey import ReplayParams

@@ -37,14 +37,14 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 from scale_laws import Row, laws
 from session_runner import runner_in
 
-from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.record import Case, Geometry
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.run.assemble import RunSpec
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.messages import Function, StepAnswer, StepCommand, in_rows
-from fsmatrix.suite.session.stopping import StopFlag
+from fsmatrix.suite.session.programs import StopFlag
 from fsmatrix.suite.session.survey import members
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 

@@ -25,15 +25,14 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 
 from session_runner import runner_in
 
-from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.files.store import Store
-from fsmatrix.results.record import window
+from fsmatrix.results.record import Case, Geometry, window
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.run.assemble import RunSpec
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.session.client.client import Session
-from fsmatrix.suite.session.stopping import StopFlag
+from fsmatrix.suite.session.programs import StopFlag
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 
 MIB = 1 << 20

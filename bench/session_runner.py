@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.local.directory import Directory
-from fsmatrix.suite.run import provenance
+from fsmatrix.suite.run import environment
 from fsmatrix.suite.run.assemble import Settings
 from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.runner import Runner
@@ -34,7 +34,7 @@ def runner_in(
         journal=folder / "journal",
         settings=Settings(seconds, 5.0, out=folder),
         session_id="bench",
-        environment=provenance.of_session(session, {}),
+        environment=environment.of_session(session, {}),
         driver=Directory.driver,
         in_memory=False,
     )

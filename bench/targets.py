@@ -28,10 +28,10 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 
 from analysis_data import PATTERNS, one_row, phase_of
 
-from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.files.campaign.campaignfile import Entry
 from fsmatrix.results.files.campaign.merge import writing
 from fsmatrix.results.files.hdf5.schema import to_json
+from fsmatrix.results.record import Case, Geometry
 
 CHUNKS = (4096, 65536, 1 << 20)
 LINEAR = 1.2  # of what is counted: twice the targets, 2.4 times the places at most

@@ -10,13 +10,13 @@ import typer
 import typer.core
 
 import fsmatrix
-from fsmatrix.cli import terminal
+from fsmatrix.cli import progress
 from fsmatrix.cli.campaigns import check, collect, init, jobs, plan, run, status, submit
-from fsmatrix.cli.questions import claims, compare, history, lessons, questions, studies, study
+from fsmatrix.cli.progress import waiting
+from fsmatrix.cli.questions import claims, compare, history, lessons, questions, studies
 from fsmatrix.cli.results import bundle, findings, import_, report, show
 from fsmatrix.cli.testbeds import testbed
 from fsmatrix.cli.traces import trace
-from fsmatrix.cli.waiting import waiting
 
 
 class _Commands(typer.core.TyperGroup):
@@ -91,7 +91,7 @@ for _name, _command in RARER.items():
     ask.command(_name)(_command)
     app.command(_name, rich_help_panel="Questions", hidden=True)(_command)
 app.add_typer(
-    study.app,
+    studies.app,
     name="study",
     rich_help_panel="Questions",
     short_help="Collections of other people's results, and yours beside",
@@ -113,7 +113,7 @@ app.add_typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        terminal.echo(f"fsmatrix {fsmatrix.__version__}")
+        progress.echo(f"fsmatrix {fsmatrix.__version__}")
         raise typer.Exit
 
 

@@ -14,12 +14,12 @@ import typer
 from rich.console import Console
 
 from fsmatrix.backends.system.workfolder import work_folder
-from fsmatrix.cli import completion, terminal
+from fsmatrix.cli import completion, progress
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
     from fsmatrix.results.files.store import Store
-    from fsmatrix.suite.plan.request import Request
+    from fsmatrix.suite.plan.plan import Request
 
 Campaign = Annotated[
     str,
@@ -88,7 +88,7 @@ def request(
 ) -> Request:
     """The request that the options make."""
     from fsmatrix.suite.campaign.campaign import SEEDS
-    from fsmatrix.suite.plan.request import Request
+    from fsmatrix.suite.plan.plan import Request
 
     if seed is not None and seed not in SEEDS:
         allowed = f"must be from {SEEDS.start} to {SEEDS.stop - 1}"
@@ -122,7 +122,7 @@ def say_failures(console: Console, failures: Sequence[tuple[str, str, str]]) -> 
     for (status, reason), runs in ordered[:MOST_REASONS]:
         which = runs[0] if len(runs) == 1 else f"{len(runs)} runs ({runs[0]}, ...)"
         line = f"{status} {which}: {' '.join(reason.split())}"
-        terminal.line(console, line, "red")
+        progress.line(console, line, "red")
     rest = ordered[MOST_REASONS:]
     if rest:
         count = sum(len(runs) for _, runs in rest)
@@ -163,7 +163,7 @@ def _merged_elsewhere(store: Store, error: OSError) -> Path:
     end = contextlib.ExitStack()
     folder = end.enter_context(work_folder())
     atexit.register(end.close)
-    terminal.console(stderr=True).print(
+    progress.console(stderr=True).print(
         f"note: {store.directory} cannot be written ({error.strerror}); merged elsewhere for now",
         highlight=False, markup=False,
     )  # fmt: skip

@@ -272,11 +272,11 @@ def _of_plan(store: Path) -> Factors:
 def _of_file(path: Path, follow: bool) -> Factors:
     import numpy as np
 
-    from fsmatrix.results.files.campaign import campaignopen
+    from fsmatrix.results.files.campaign import campaignread
 
     if path.stat().st_size > LARGEST:
         return {}
-    with campaignopen.opened(path, follow).file as file:
+    with campaignread.opened(path, follow).file as file:
         columns = json.loads(file.attrs["factors"]) | {"phase": "phase"}
         return {
             name: [_level(name, value) for value in np.unique(file[column][...]).tolist()]

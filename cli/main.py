@@ -146,9 +146,9 @@ def _discard_output() -> None:
 
 
 def _refusal(message: str) -> int:
-    from fsmatrix.cli import terminal
+    from fsmatrix.cli import progress
 
-    terminal.line(terminal.console(stderr=True), f"error: {message}", "red")
+    progress.line(progress.console(stderr=True), f"error: {message}", "red")
     return BAD_INPUT
 
 

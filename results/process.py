@@ -13,6 +13,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+# The batch job that a process is part of, as its scheduler says (slurm/scheduler.py asks it).
+
+
+@dataclass(frozen=True)
+class CurrentJob:
+    """Whose job it is, its id, and how often it was queued again; all empty outside of jobs."""
+
+    scheduler: str = ""
+    id: str = ""
+    restarts: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.id)
+
+
+NO_JOB = CurrentJob()
+
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _LOOKS = 20
 _GONE = "ZX"  # states in which only the exit status is left

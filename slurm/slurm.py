@@ -18,7 +18,7 @@ import jinja2
 
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
-from fsmatrix.results.currentjob import NO_JOB, CurrentJob
+from fsmatrix.results.process import NO_JOB, CurrentJob
 from fsmatrix.results.units import slurm_seconds
 from fsmatrix.slurm.scheduler import (
     BatchJob,
@@ -28,8 +28,7 @@ from fsmatrix.slurm.scheduler import (
     SchedulerError,
     State,
 )
-from fsmatrix.suite.launchers.allocation import Allocation
-from fsmatrix.suite.launchers.base import PROBE_SECONDS, LauncherError
+from fsmatrix.suite.launchers.base import PROBE_SECONDS, Allocation, LauncherError
 
 # The text of an sbatch script, from nothing but the job.
 

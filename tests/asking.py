@@ -25,7 +25,7 @@ from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed.ceph import testbed as ceph
 from fsmatrix.slurm.testbed import testbed as slurm
 from fsmatrix.suite.engines.base import EngineError
-from fsmatrix.suite.launchers import agent
+from fsmatrix.suite.launchers import mpirun
 from fsmatrix.suite.registry import ENGINES, LAUNCHERS
 from fsmatrix.traces.capture import program
 
@@ -103,7 +103,7 @@ QUESTIONS: Mapping[str, Callable[[], str]] = {
     "others": others,
     "own folders": own_folders,
     "bare debian": bare_debian,
-    "emulated nodes": agent.refusal,
+    "emulated nodes": mpirun.refusal,
     "ceph": ceph.missing,
     "slurm": slurm.missing,
     "c player": c_player,

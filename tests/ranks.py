@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fsmatrix.results.evidence.rank import Rank
+from fsmatrix.results.evidence.evidence import Rank
 
 
 def rank(host: str = "a", **fields: Any) -> Rank:

@@ -18,7 +18,7 @@ import numpy as np
 
 from fsmatrix.results.files import atomic_write
 from fsmatrix.results.files.hdf5 import hdf
-from fsmatrix.results.files.hdf5.fault_tolerant_file import FaultTolerantFile
+from fsmatrix.results.files.hdf5.hdf import FaultTolerantFile
 from fsmatrix.traces.model import (
     ABSENT,
     BLOCK,

@@ -1,4 +1,4 @@
 """What an upgrade changed: a baseline against new campaigns, and a history over many.
 
-From outside: `acceptance`, `history`, `conditions`.
+From outside: `acceptance`, `history`.
 """

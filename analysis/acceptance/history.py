@@ -19,7 +19,7 @@ import xarray as xr
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.acceptance import chart
-from fsmatrix.analysis.acceptance.conditions import Lost, lost
+from fsmatrix.analysis.acceptance.acceptance import Lost, lost
 from fsmatrix.analysis.acceptance.result import (
     Campaign,
     CampaignStep,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis.acceptance.conditions import Lost
+from fsmatrix.analysis.acceptance.acceptance import Lost
 from fsmatrix.analysis.comparison.compared import KINDS
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, Levels, Table
 from fsmatrix.analysis.data import provenance

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -21,6 +22,10 @@ from fsmatrix.analysis.stats.words import IMPORTED
 from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.files.store import MARKER
 from fsmatrix.results.units import plural
+
+if TYPE_CHECKING:
+    pass
+
 
 MOST = 10_000  # repetitions that a campaign may have
 FOLD = 4  # more blocks than so many times those that are there are no advice

@@ -15,19 +15,23 @@ import xarray as xr
 
 from fsmatrix.analysis.data import columns
 from fsmatrix.analysis.data.columns import Columns
-from fsmatrix.analysis.data.reading import loaded, read_variables
+from fsmatrix.analysis.data.reading import (
+    FILE_NAME,
+    INDEXES,
+    LARGE,
+    PUBLISHED,
+    RAGGED,
+    SIZES,
+    loaded,
+    read_variables,
+)
 from fsmatrix.analysis.steps import step
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.files.campaign import campaignopen
+from fsmatrix.results.files.campaign import campaignread
 from fsmatrix.results.files.hdf5 import schema
 from fsmatrix.results.files.hdf5.hdf import HDF5_ERRORS
 from fsmatrix.results.files.safefile import ResultError
 
-FILE_NAME, PUBLISHED = "campaign.h5", "published:"  # the latter and a table of results/published
-LARGE = 64 << 20  # bytes of a file that is read only as far as it is looked at
-RAGGED = ("worker", "latency", "interval", "iteration", "finding")
-SIZES = {f"{dim}_{part}" for dim in RAGGED for part in ("first", "size")}
-INDEXES = {"environment_index": "environment", "case_index": "case", "latency_kind": "kind"}
 # Together they are a run; imports of two texts may have the same case.
 OF_A_RUN = ("case_index", "environment_index", "repetition", "attempt")
 NEEDED = (
@@ -168,7 +172,7 @@ def _opened(given: str | Path, lazy: bool | None) -> xr.Dataset:
     if not file.is_file():
         raise ResultError(file, "no such file (`fsmatrix collect` makes it)")
     try:
-        opened_file = campaignopen.opened(file, follow=not folder)
+        opened_file = campaignread.opened(file, follow=not folder)
         large = max(opened_file.size, opened_file.unpacked) > LARGE
         ds = _upgraded(read_variables(opened_file.file))
         ds = ds if (large if lazy is None else lazy) else loaded(ds)

@@ -21,15 +21,13 @@ from pydantic import BaseModel, ConfigDict
 
 import fsmatrix.results
 from fsmatrix.analysis.data.reading import read_whole
-from fsmatrix.results.case import canonical_json, digest
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.files import yamlmodel
-from fsmatrix.results.files.campaign.campaignfile import CampaignWriter, Entry
-from fsmatrix.results.files.campaign.campaignspec import NUMBERS, TEXTS
+from fsmatrix.results.files.campaign.campaignfile import NUMBERS, TEXTS, CampaignWriter, Entry
 from fsmatrix.results.files.campaign.rows import Row, worst
 from fsmatrix.results.files.hdf5 import hdf
 from fsmatrix.results.files.hdf5.schema import to_json
-from fsmatrix.results.record import Finding, Severity
+from fsmatrix.results.record import Finding, Severity, canonical_json, digest
 
 FOLDER = Path(fsmatrix.results.__file__).parent / "published"
 COLUMN = re.compile(r"\{([A-Za-z0-9_]+)\}")

@@ -1,7 +1,7 @@
 """One HDF5 file as a Dataset: its variables read when they are looked at, or all at once.
 
-By h5py and not by xarray's own reader (`engine="h5netcdf"`, which gives the same): that asks each
-of some 120 variables for what only a writer needs, half a second of every command.
+By h5py and not by xarray's own reader (`engine="h5netcdf"`, which gives the same): that asks
+each of some 120 variables for what only a writer needs, half a second of every command.
 """
 
 from __future__ import annotations
@@ -111,3 +111,10 @@ def loaded(ds: xr.Dataset) -> xr.Dataset:
 def read_whole(image: io.BytesIO) -> xr.Dataset:
     """The campaign file that `image` holds."""
     return loaded(read_variables(h5py.File(image, "r")))
+
+
+FILE_NAME, PUBLISHED = "campaign.h5", "published:"  # the latter and a table of results/published
+LARGE = 64 << 20  # bytes of a file that is read only as far as it is looked at
+RAGGED = ("worker", "latency", "interval", "iteration", "finding")
+SIZES = {f"{dim}_{part}" for dim in RAGGED for part in ("first", "size")}
+INDEXES = {"environment_index": "environment", "case_index": "case", "latency_kind": "kind"}

@@ -20,7 +20,7 @@ from fsmatrix.analysis.comparison.rows import ComparisonOptions
 from fsmatrix.analysis.comparison.words import ahead
 from fsmatrix.analysis.data.factors import several
 from fsmatrix.analysis.data.roles import ROLES, Key, pattern_of
-from fsmatrix.analysis.lessons.overall import overall
+from fsmatrix.analysis.lessons.standings import overall
 from fsmatrix.analysis.lessons.words import Lesson, names, times, unanswerable
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio

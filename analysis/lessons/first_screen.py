@@ -14,8 +14,7 @@ from typing import Any
 from fsmatrix.analysis.comparison.advice import extension_of, fewest_blocks
 from fsmatrix.analysis.comparison.extension import recorded
 from fsmatrix.analysis.data.doubts import listed
-from fsmatrix.analysis.lessons.overall import overall
-from fsmatrix.analysis.lessons.standings import Pair, Standing, Standings, level_words
+from fsmatrix.analysis.lessons.standings import Pair, Standing, Standings, level_words, overall
 from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.words import IMPORTED, lead

@@ -15,7 +15,7 @@ from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.data.roles import level_text
 from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.lessons.limits import least_attachments
-from fsmatrix.analysis.lessons.overall import TOGETHER
+from fsmatrix.analysis.lessons.standings import TOGETHER
 from fsmatrix.analysis.lessons.words import (
     IN_PART,
     NO_DATA,

@@ -8,18 +8,17 @@ from dataclasses import replace
 from typing import ClassVar, Self, cast
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space
+from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, SpeedEstimate
 from fsmatrix.backends.ceph import deployment, mounts
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
 from fsmatrix.backends.ceph.levels import levels
 from fsmatrix.backends.ceph.levels.leveloptions import FACTORS
 from fsmatrix.backends.ceph.levels.levels import Levels
 from fsmatrix.backends.ceph.options import CephOptions
-from fsmatrix.backends.ceph.state import health, network, settle
+from fsmatrix.backends.ceph.state import health, network
 from fsmatrix.backends.ceph.state.health import Watch
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import PREFIX
-from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, inside, text, texts
 
@@ -135,7 +134,7 @@ class CephBackend(Backend):
         """Wait for placement groups and, of a CephFS, the purge queue."""
         details = access.details
         filesystem = text(details, "filesystem") if "filesystem" in details else None
-        return settle.settle(Login.of(details), timeout, filesystem)
+        return health.settle(Login.of(details), timeout, filesystem)
 
     @classmethod
     def health(cls, access: Access) -> list[str]:

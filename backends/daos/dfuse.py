@@ -18,7 +18,7 @@ from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import Availability, ProvisionContext, Space
 from fsmatrix.backends.daos import deployment, libraries, trees
 from fsmatrix.backends.daos.containers import Place
-from fsmatrix.backends.daos.mounts import attributes, interception, program
+from fsmatrix.backends.daos.mounts import dfuse_mount, interception, options
 from fsmatrix.backends.daos.mounts.dfuse_mount import DfuseNode
 from fsmatrix.backends.daos.mounts.options import FACTORS, FOUND, DaosDfuseOptions
 from fsmatrix.backends.daos.state import facts as daos_facts
@@ -48,11 +48,11 @@ class DaosDfuse(DfuseNode):
     @classmethod
     def check(cls) -> Availability:
         """It can be mounted, or one is mounted already."""
-        usable, reason = super().check(), program.refusal()
+        usable, reason = super().check(), dfuse_mount.refusal()
         if usable.ok and not reason:
             return usable
         reason = reason or usable.reason
-        if any(program.is_dfuse(mount) for mount in mounts()):
+        if any(dfuse_mount.is_dfuse(mount) for mount in mounts()):
             return Availability(True, f"found mounted only ({reason})")
         return Availability(False, reason=reason)
 
@@ -65,7 +65,7 @@ class DaosDfuse(DfuseNode):
             return str(error)
         if chosen.path:
             return _found_refusal(Path(chosen.path))
-        return program.refusal() or super().refusal()
+        return dfuse_mount.refusal() or super().refusal()
 
     @property
     def level_factors(self) -> frozenset[str]:
@@ -123,7 +123,7 @@ class DaosDfuse(DfuseNode):
         if not place.own:
             prefix = trees.make(place, libraries.folder(chosen.library), context)
         elif given := chosen.cache_attributes:
-            attributes.set_on(place, given)
+            options.set_on(place, given)
         context.state.mkdir(parents=True, exist_ok=True)
         point = mounting.new_point(context.state, context.journal)
         own: dict[str, Json] = {
@@ -140,7 +140,7 @@ class DaosDfuse(DfuseNode):
         """A directory of ours in a mount that stays as it is."""
         parent = Path(self._chosen.path).resolve()
         folder = journal.make_tree(parent, context.tag, context.journal)
-        mount = program.found_at(parent)
+        mount = dfuse_mount.found_at(parent)
         details = {
             "tree": str(folder),
             "tag": context.tag,
@@ -191,7 +191,7 @@ class DaosDfuse(DfuseNode):
         details, path = access.details, path_of(access)
         described: dict[str, Json] = {
             "managed": "point" in details,
-            "dfuse": program.version(),
+            "dfuse": dfuse_mount.version(),
             "caching": details["caching"],
             **interception.facts(text(details, "interception"), access.preloaded),
         }
@@ -200,12 +200,12 @@ class DaosDfuse(DfuseNode):
         else:
             described = provenance.filesystem_facts(path) | described
         if "tree" in details:
-            servers = program.servers_of(text(details, "found"))
+            servers = dfuse_mount.servers_of(text(details, "found"))
             described["mount_command"] = next(iter(servers.values()), [])
             return described
-        described["mount_command"] = program.argv(details)
+        described["mount_command"] = dfuse_mount.argv(details)
         place = Place.of(details)
-        described["cache_attributes"] = value_or_error(lambda: attributes.of(place))
+        described["cache_attributes"] = value_or_error(lambda: options.of(place))
         return super().describe(access) | described
 
     def deployment(self, described: JsonObject) -> Deployment:
@@ -240,8 +240,8 @@ def _preload(chosen: DaosDfuseOptions) -> dict[str, str]:
 
 def _found_refusal(path: Path) -> str:
     """Why a directory cannot be made in a path; a mount that hangs is not touched."""
-    mount = program.found_at(path)
-    if mount is None or not program.is_dfuse(mount):
+    mount = dfuse_mount.found_at(path)
+    if mount is None or not dfuse_mount.is_dfuse(mount):
         # a link may lead to one: what is no DFUSE answers
         return place_refusal(path) or f"{path} is {mount.fstype if mount else 'nothing'}, not DFUSE"
     trouble = fuse.trouble(path, servers=True)

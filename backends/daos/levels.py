@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.choose_hosts import choose_hosts
+from fsmatrix.backends.base import ProvisionContext, choose_hosts
 from fsmatrix.backends.daos.tools import dmg, tool
 from fsmatrix.backends.daos.tools.answers import Member
 from fsmatrix.backends.daos.tools.client import Client

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fsmatrix.backends.daos import containers, levels, libraries, trees
-from fsmatrix.backends.daos.mounts import program
+from fsmatrix.backends.daos.mounts import dfuse_mount
 from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.journal.proof import (
     POINT,
@@ -61,7 +61,7 @@ def undo_dfuse_mount(facts: Facts, same_boot: bool) -> str:
         return ""
     path, argv = Path(text(facts, "path")), texts(facts, "argv")
     mount = mounts.mounted_at(path)
-    if mount is not None and not program.is_dfuse(mount):
+    if mount is not None and not dfuse_mount.is_dfuse(mount):
         raise NotProvenOurs(f"{path}: {mount.source} is mounted there, not DFUSE")
     if mount is None and not fuse.processes(argv):
         return ""

@@ -18,7 +18,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.identity import Identity
 from fsmatrix.backends.system import loopdev, mounts
-from fsmatrix.backends.system.files.written import place_of
+from fsmatrix.backends.system.files.residency import place_of
 from fsmatrix.results.evidence.values import JsonObject, whole
 from fsmatrix.results.registry import BrokenEntry, Registry
 
@@ -229,7 +229,7 @@ KINDS: Registry[Any] = Registry(
         "mount": "fsmatrix.backends.journal.rollback:MOUNT",
         "loop": "fsmatrix.backends.journal.rollback:LOOP",
         "io-limit": "fsmatrix.backends.local.devices.limits:IO_LIMIT",
-        "memory-limit": "fsmatrix.backends.journal.memory:MEMORY_LIMIT",
+        "memory-limit": "fsmatrix.backends.journal.journal:MEMORY_LIMIT",
         "device": "fsmatrix.backends.journal.rollback:DEVICE",
         "image": "fsmatrix.backends.journal.rollback:IMAGE",
         "folder": "fsmatrix.backends.journal.rollback:FOLDER",

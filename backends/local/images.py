@@ -21,9 +21,9 @@ from fsmatrix.backends.journal.journal import Entry, Journal
 from fsmatrix.backends.journal.proof import NotProvenOurs
 from fsmatrix.backends.journal.rollback import undo_image, undo_loop
 from fsmatrix.backends.system import loopdev, tools
-from fsmatrix.backends.system.files import extents
+from fsmatrix.backends.system.files import residency
+from fsmatrix.backends.system.files.residency import expand, place_of
 from fsmatrix.backends.system.files.trusted import RESULTS, shared_refusal
-from fsmatrix.backends.system.files.written import expand, place_of
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.values import text, whole
@@ -371,7 +371,7 @@ def rewrite_unwritten(image: str, device: str) -> int | None:
     """
     descriptor = os.open(image, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        spans = extents.unwritten(descriptor)
+        spans = residency.unwritten(descriptor)
     finally:
         os.close(descriptor)
     if not spans:
@@ -387,7 +387,7 @@ def rewrite_unwritten(image: str, device: str) -> int | None:
     return sum(span.length for span in spans)
 
 
-def _write_zeros(target: int, span: extents.Span, zeros: memoryview) -> None:
+def _write_zeros(target: int, span: residency.Span, zeros: memoryview) -> None:
     offset, end = span.offset, span.offset + span.length
     while offset < end:
         offset += os.pwrite(target, zeros[: min(BLOCK, end - offset)], offset)

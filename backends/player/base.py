@@ -9,7 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import MAX_OP_BYTES, OP, OUTCOME, Chunk
-from fsmatrix.backends.player.result import NOTHING, PlayerResult
+from fsmatrix.backends.player.result import (
+    NOTHING,
+    PlayerResult,
+)
 
 ENGINE_C = "player-c"
 ENGINE_PYTHON = "player-python"
@@ -123,3 +126,6 @@ def checked_ops(chunk: Chunk) -> npt.NDArray[Any]:
     if not 0 <= chunk.batch <= MAX_SLOTS:
         raise ValueError(f"batch must lie between 0 and {MAX_SLOTS}, not {chunk.batch}")
     return np.require(ops, requirements=["C", "A"])
+
+
+INTERFACE = 4  # of the extension, as native/module.c has it

@@ -20,6 +20,7 @@ from fsmatrix.backends.player import content
 from fsmatrix.backends.player.base import (
     ENGINE_C,
     ENGINE_PYTHON,
+    INTERFACE,
     VERSION,
     Player,
     PlayerOptions,
@@ -36,8 +37,6 @@ from fsmatrix.backends.player.result import (
     merge,
 )
 from fsmatrix.results.histogram import BINS
-
-INTERFACE = 4  # of the extension, as native/module.c has it
 
 
 def usable_extension(extension: Any) -> Any:

@@ -22,16 +22,15 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from fsmatrix.backends.base import SpeedEstimate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof, tree
 from fsmatrix.backends.journal.journal import Entry, read, refuse_foreign
-from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.backends.system import mounts, tools
 from fsmatrix.backends.system.files import trusted
-from fsmatrix.backends.testbed import daemons, network, process, sockets
+from fsmatrix.backends.testbed import daemons, network, process
 from fsmatrix.backends.testbed.daemons import Daemon
-from fsmatrix.backends.testbed.home import Home, Kind, Recorded, fresh_id
-from fsmatrix.backends.testbed.steps import Step, Steps
+from fsmatrix.backends.testbed.home import Home, Kind, Recorded, Step, Steps, fresh_id
 from fsmatrix.results.evidence.values import Json, JsonObject, Scalar
 from fsmatrix.results.process import boot_id
 
@@ -448,7 +447,7 @@ def own_name(entry: Entry) -> str:
 
 def _sockets(entry: Entry) -> str:
     own_name(entry)
-    return sockets.remove(Path(str(entry.facts["path"])))
+    return process.remove(Path(str(entry.facts["path"])))
 
 
 NETWORK: Mapping[str, Undo] = {

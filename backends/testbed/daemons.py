@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.testbed import process
-from fsmatrix.backends.testbed.home import Home
-from fsmatrix.backends.testbed.steps import Steps
+from fsmatrix.backends.testbed.home import Home, Steps
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import JsonObject, inside, text, texts
 

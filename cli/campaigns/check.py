@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
-from fsmatrix.cli import common, terminal
+from fsmatrix.cli import common, progress
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def check(as_json: common.Json = False) -> None:
             escape(item.version if item.ok else item.reason),
         )
         last = item.kind
-    terminal.console().print(table)
+    progress.console().print(table)
 
 
 def _backends() -> Iterator[Item]:
@@ -85,17 +85,17 @@ def _workloads(engines: Collection[str]) -> Iterator[Item]:
 
 
 def _engines() -> Iterator[Item]:
-    from fsmatrix.backends.player import player
+    from fsmatrix.backends.player import base, player
 
-    fast = player.engine_name() == player.ENGINE_C
+    fast = player.engine_name() == base.ENGINE_C
     yield Item(
         "engine",
-        player.ENGINE_C,
+        base.ENGINE_C,
         fast,
-        f"version {player.VERSION}",
+        f"version {base.VERSION}",
         "not built for this version: install a C compiler and install fsmatrix again",
     )
-    yield Item("engine", player.ENGINE_PYTHON, True, f"version {player.VERSION}; slower")
+    yield Item("engine", base.ENGINE_PYTHON, True, f"version {base.VERSION}; slower")
     yield from _external_engines()
 
 

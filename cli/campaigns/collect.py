@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli import common, completion, progress
 
 
 def collect(
@@ -26,7 +26,7 @@ def collect(
     from fsmatrix.results.files.store import Store
 
     store = Store.open(directory)
-    console = terminal.console()
+    console = progress.console()
     with Progress(console=console, transient=True, disable=as_json) as bar:
         task = bar.add_task("merging", total=len(store.files()))
         merged = store.merge(out, lambda seen: bar.update(task, completed=seen))

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from fsmatrix.cli import terminal
+from fsmatrix.cli import progress
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 PATHS = """  first: {{backend: directory, options: {{path: {0}}}}}
@@ -72,14 +72,14 @@ def init(
         while kind not in ("1", "2", "3"):
             kind = _asked("1, 2 or 3", "1")
         if kind == "3":
-            terminal.echo(IMPORT.format(shlex.quote(_asked("which files or directories"))))
+            progress.echo(IMPORT.format(shlex.quote(_asked("which files or directories"))))
             return
         ceph = _asked("a pool of it") if kind == "2" else None
         user = user or (_asked("its user", "admin") if kind == "2" else None)
         path = [] if kind == "2" else [_asked("the first path"), _asked("the second path")]
     text = _text(path or [], ceph, user, str(out))
     write_whole(out, text.encode())
-    terminal.echo(f"{out}: fsmatrix plan {shlex.quote(str(out))}")
+    progress.echo(f"{out}: fsmatrix plan {shlex.quote(str(out))}")
 
 
 def _asked(question: str, default: str | None = None) -> str:
@@ -91,8 +91,7 @@ def _asked(question: str, default: str | None = None) -> str:
 def _text(paths: list[str], pool: str | None, user: str | None, file: str) -> str:
     """The campaign; CampaignError if that is none, in its own lines."""
     from fsmatrix.suite.campaign.settings import Source
-    from fsmatrix.suite.plan.plan import build_plan
-    from fsmatrix.suite.plan.request import Request
+    from fsmatrix.suite.plan.plan import Request, build_plan
 
     if (pool is None) != (len(paths) == 2) or (pool is not None and paths):
         raise refuse(Origin("fsmatrix init"), "", "give --path twice, or --ceph POOL alone")

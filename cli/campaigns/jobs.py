@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from fsmatrix.cli import completion, terminal
+from fsmatrix.cli import completion, progress
 from fsmatrix.cli.common import Json, print_json
 
 
@@ -27,7 +27,7 @@ def jobs(
 
     if name is not None:
         source: Source = find(name)
-        terminal.echo(source.text.removesuffix("\n"))
+        progress.echo(source.text.removesuffix("\n"))
         return
     rows = []
     for job, text in sorted(ready().items()):
@@ -39,4 +39,4 @@ def jobs(
     table = Table("campaign", "what it does", box=None)
     for row in rows:
         table.add_row(row["name"], row["description"])
-    terminal.console().print(table)
+    progress.console().print(table)

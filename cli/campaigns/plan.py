@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.common import print_json
 from fsmatrix.cli.questions import analyse, options
 from fsmatrix.suite.campaign.problems import Origin, refuse
@@ -92,7 +92,7 @@ def plan(
     if as_json:
         print_json(plan_json(built) | ({"power": proven.to_dict()} if proven else {}))
         return
-    out, described = terminal.console(), built.settings.campaign
+    out, described = progress.console(), built.settings.campaign
     out.print(f"[bold]{escape(described.campaign)}[/]  {escape(described.description)}")
     _matrix(out, built)
     _size(out, built)
@@ -141,7 +141,7 @@ def _in_place(built: Plan) -> Iterator[str]:
     """What `run` would refuse in this place, where a job of `submit` has its nodes, and whom it
     would let in.
     """
-    from fsmatrix.slurm.here import here
+    from fsmatrix.slurm.scheduler import here
     from fsmatrix.suite.run.launching import exposed, too_few_nodes
 
     batch = here().batch

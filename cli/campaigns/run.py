@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from fsmatrix.cli import common, terminal
+from fsmatrix.cli import common, progress
 from fsmatrix.results.units import plural
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
-    from fsmatrix.slurm.here import Here
-    from fsmatrix.suite.plan.plan import Plan
-    from fsmatrix.suite.plan.request import Request
+    from fsmatrix.slurm.scheduler import Here
+    from fsmatrix.suite.plan.plan import Plan, Request
     from fsmatrix.suite.run.record_writer import Summary
 
 SOME_FAILED = 1
@@ -71,7 +70,7 @@ def run(
     Example: fsmatrix run quickstart -o out;  fsmatrix run -o out --resume
     """
     from fsmatrix.cli.progress import Mode, listener
-    from fsmatrix.slurm.here import here
+    from fsmatrix.slurm.scheduler import here
     from fsmatrix.suite.run.execute import Options, execute
     from fsmatrix.suite.run.forecast import Forecast
     from fsmatrix.suite.run.launching import exposed
@@ -81,15 +80,15 @@ def run(
     if dry_run:
         _rehearse(plan, as_json)
         return
-    console = terminal.console(stderr=True) if as_json or quiet else terminal.console()
+    console = progress.console(stderr=True) if as_json or quiet else progress.console()
     # a bar that moves is for terminals: into a file it would be nothing until the end
     mode: Mode = "json" if as_json else "live" if console.is_terminal and not quiet else "quiet"
     # a part of a campaign repeats nothing that its `submit` has said
     for warning in plan.warnings if mode != "json" and plan.request.blocks is None else ():
-        terminal.line(console, f"note: {warning}")
+        progress.line(console, f"note: {warning}")
     place = here()
     if mode != "json" and (warning := exposed(plan, place.batch)):
-        terminal.line(console, f"note: {warning}")
+        progress.line(console, f"note: {warning}")
     with listener(mode, plan.estimate.runs, console, Forecast.of(plan)) as tell:
         summary = execute(plan, out, Options(resume, retry_failed, place.batch), tell)
     whole = plan.request.shard == (1, 1) and plan.request.blocks is None
@@ -97,7 +96,7 @@ def run(
     if mode != "json":
         _tell(console, summary, whole, out)
         if written is not None:
-            terminal.line(console, f"report: {written}")
+            progress.line(console, f"report: {written}")
     if requeue and summary.signal == signal.SIGUSR1:
         _requeue(console, summary, place)
     raise typer.Exit(_status(summary))
@@ -156,8 +155,8 @@ def _rehearse(plan: Plan, as_json: bool) -> None:
         return
     for plot, commands in commands_of:
         level = "".join(f", {name}={value}" for name, value in plot.level.items())
-        terminal.echo(f"# block {plot.block}: target {plot.target}{level}")
-        terminal.echo("\n".join(commands) or "# nothing")
+        progress.echo(f"# block {plot.block}: target {plot.target}{level}")
+        progress.echo("\n".join(commands) or "# nothing")
 
 
 def _status(summary: Summary) -> int:
@@ -183,7 +182,7 @@ def _finish(out: Path, wanted: bool) -> Path | None:
 def _tell(console: Console, summary: Summary, whole: bool, out: Path) -> None:
     tally = summary.tally
     before = f"; {summary.skipped} were there before" * bool(summary.skipped)
-    terminal.line(console, f"{plural(tally.runs, 'run')}: {tally.says}{before}; results in {out}")
+    progress.line(console, f"{plural(tally.runs, 'run')}: {tally.says}{before}; results in {out}")
     common.say_failures(console, [(run, "failed", reason) for run, reason in summary.failures])
     if tally.failed and whole:
-        terminal.line(console, f"to try them again: fsmatrix run -o {out} --resume --retry-failed")
+        progress.line(console, f"to try them again: fsmatrix run -o {out} --resume --retry-failed")

@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli import common, completion, progress
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fsmatrix.results.audits.tally import Tally
+    from fsmatrix.results.audits.base import Tally
     from fsmatrix.slurm.submission.status import PartStatus, Status
     from fsmatrix.slurm.submission.submission import Submission
 
@@ -49,7 +49,7 @@ def status(directory: Directory, as_json: common.Json = False) -> None:
 
     Example: fsmatrix status out --json
     """
-    from fsmatrix.slurm.here import load
+    from fsmatrix.slurm.scheduler import load
     from fsmatrix.slurm.submission.status import status as look
 
     submission = _submission(directory)
@@ -57,7 +57,7 @@ def status(directory: Directory, as_json: common.Json = False) -> None:
     if as_json:
         common.print_json(as_data(state))
     else:
-        show(terminal.console(), state, directory)
+        show(progress.console(), state, directory)
     raise typer.Exit(SOME_LOST if state.lost else 0)
 
 
@@ -115,7 +115,7 @@ def counts(state: Status) -> str:
 
 def show(console: Console, state: Status, directory: Path) -> None:
     """A status for people."""
-    say = partial(terminal.line, console)
+    say = partial(progress.line, console)
     urgent = sorted(state.parts, key=lambda part: list(WORDS).index(part.word), reverse=True)
     shown = state.parts if len(state.parts) <= SHOWN_PARTS else urgent[:SHOWN_PARTS]
     console.print(_table(state, shown))
@@ -129,7 +129,7 @@ def show(console: Console, state: Status, directory: Path) -> None:
     if state.scheduler_says:
         say(f"the batch system did not answer: {state.scheduler_says}", "yellow")
     elif state.lost:
-        terminal.line(
+        progress.line(
             console,
             f"{state.lost} runs have no job: fsmatrix submit -o {directory} --resume",
             "red",
@@ -137,7 +137,7 @@ def show(console: Console, state: Status, directory: Path) -> None:
     elif state.failures and not state.under_way:
         say(f"to try them again: fsmatrix submit -o {directory} --resume --retry-failed")
     if state.expected is not None:
-        terminal.line(
+        progress.line(
             console, f"expected end: not before {state.expected.isoformat(' ', 'minutes')}"
         )
     elif not state.lost and not state.scheduler_says:
@@ -180,7 +180,7 @@ def cancel(directory: Directory, as_json: common.Json = False) -> None:
     """
     from fsmatrix.results.files import trust
     from fsmatrix.results.units import plural
-    from fsmatrix.slurm.here import load
+    from fsmatrix.slurm.scheduler import load
     from fsmatrix.slurm.submission.submitting import queued_tokens
 
     trust.require(directory)
@@ -195,4 +195,4 @@ def cancel(directory: Directory, as_json: common.Json = False) -> None:
     if as_json:
         common.print_json({"directory": str(directory), "cancelled": sorted(ours.values())})
     else:
-        terminal.line(terminal.console(), f"{plural(len(ours), 'job')} cancelled")
+        progress.line(progress.console(), f"{plural(len(ours), 'job')} cancelled")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from fsmatrix.cli import common, terminal
+from fsmatrix.cli import common, progress
 from fsmatrix.cli.campaigns import status
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.suite.campaign.problems import Origin, refuse
@@ -63,7 +63,7 @@ def submit(
 
     Example: fsmatrix submit ceph.yaml -o out --set slurm.partition=io;  fsmatrix status out
     """
-    from fsmatrix.slurm.here import load
+    from fsmatrix.slurm.scheduler import load
     from fsmatrix.slurm.submission.submitting import Submitter
 
     changed = [*(sets or ())]
@@ -77,10 +77,10 @@ def submit(
     if dry_run:
         _rehearse(plan, place, system, as_json)
         return
-    console = terminal.console(stderr=True) if as_json else terminal.console()
+    console = progress.console(stderr=True) if as_json else progress.console()
     for warning in plan.warnings:
-        terminal.line(console, f"note: {warning}")
-    submitter = Submitter(system, tell=partial(terminal.line, console), retry_failed=retry_failed)
+        progress.line(console, f"note: {warning}")
+    submitter = Submitter(system, tell=partial(progress.line, console), retry_failed=retry_failed)
     outcome = submitter.submit(plan, place, resume, Path.cwd())
     facts: dict[str, Json] = {"directory": str(place), **vars(outcome)}
     if not as_json:
@@ -106,11 +106,11 @@ def _wait(console: Console, out: Path, scheduler: Scheduler) -> Status:
     try:
         while (state := look(out, made, scheduler)).under_way:
             if (line := status.counts(state)) != said:
-                terminal.line(console, line)
+                progress.line(console, line)
             said = line
             time.sleep(PAUSE)
     except KeyboardInterrupt:
-        terminal.line(console, f"the jobs go on: fsmatrix status {out}")
+        progress.line(console, f"the jobs go on: fsmatrix status {out}")
         raise
     return state
 
@@ -165,7 +165,7 @@ def _rehearse(plan: Plan, out: Path, scheduler: Scheduler, as_json: bool) -> Non
         common.print_json([{"part": key, "script": text} for key, text in scripts])
         return
     for key, text in scripts:
-        terminal.echo(f"### {key}\n{text}")
+        progress.echo(f"### {key}\n{text}")
 
 
 def _tell(console: Console, outcome: Outcome, out: Path) -> None:
@@ -185,4 +185,4 @@ def _tell(console: Console, outcome: Outcome, out: Path) -> None:
             f"to continue: fsmatrix submit -o {out} --resume"
         )
     style = "red" if outcome.missing else None
-    terminal.line(console, text, style)
+    progress.line(console, text, style)

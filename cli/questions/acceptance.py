@@ -10,7 +10,7 @@ import typer
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.acceptance.conditions import Condition
+    from fsmatrix.analysis.acceptance.acceptance import Condition
 
 FAILED = 1  # status of a condition that is met; 2 is bad input
 TESTS = "Acceptance tests"
@@ -41,7 +41,7 @@ Allow = Annotated[
 
 def conditions(fail_if: Sequence[str] | None, allow: Sequence[str] | None) -> tuple[Condition, ...]:
     """--fail-if read; refuses what is not a condition, and --allow without any."""
-    from fsmatrix.analysis.acceptance.conditions import parse
+    from fsmatrix.analysis.acceptance.acceptance import parse
 
     if allow and not fail_if:
         raise refuse(Origin(f"--allow {allow[0]}"), "", "only with --fail-if")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
 
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from fsmatrix.cli import common, terminal
+from fsmatrix.cli import common, progress
+from fsmatrix.cli.questions import options
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from fsmatrix.analysis.result import Result
-    from fsmatrix.analysis.units import Unit
+    from fsmatrix.analysis.units import Level, Unit
 
 PUBLISHED = "published:"
 ROW = 100  # characters that a row may take in a terminal that is narrower
@@ -134,14 +137,14 @@ def drawn(results: Sequence[Any], out: Path) -> None:
     with bad_input([f"--out {out}"]):
         written = save(list(results), out)
     for path in written:
-        terminal.echo(str(path), err=True)
+        progress.echo(str(path), err=True)
     if not written:
-        terminal.echo(f"not made: {out}: {tables.EMPTY}", err=True)
+        progress.echo(f"not made: {out}: {tables.EMPTY}", err=True)
 
 
 def print_lines(sentences: Sequence[str]) -> None:
     """Print sentences, each on a line of its own."""
-    console = terminal.console()
+    console = progress.console()
     for line in sentences:
         console.print(Text(line), soft_wrap=True)
 
@@ -160,7 +163,7 @@ def grid(
     """
     texts = [[Text(c) if isinstance(c, str) else c for c in row] for row in rows]
     heads = list(columns)
-    console = terminal.console()
+    console = progress.console()
     room = max(ROW, console.width if console.is_terminal else 0)
     widths = _widths(heads, texts, room)
     if sum(widths) + GAP * len(widths) > room and not must:
@@ -216,3 +219,53 @@ def without_shared_columns(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
         elif not values & {"", MISSING}:
             shared.append(f"{name} {values.pop()}")
     return frame[kept], ", ".join(shared)
+
+
+# What every command of a question has: FILES, --where, --out and --json around its own options.
+
+
+class Ask(Protocol):
+    """A question with its options: asks a campaign, of runs of these levels only."""
+
+    def __call__(self, ds: xr.Dataset, where: dict[str, Level], /) -> Result: ...
+
+
+def question(ask_with: Callable[..., Ask]) -> Callable[..., None]:
+    """A command of what a question's options come to.
+
+    `ask_with` has the question's own; FILES before them (which it may take too), and --where, --out
+    and --json after them, are the same for every question.
+    """
+    hints = get_type_hints(ask_with, include_extras=True)
+    own = [
+        parameter.replace(annotation=hints[name])
+        for name, parameter in inspect.signature(ask_with).parameters.items()
+    ]
+    shared = inspect.signature(_shared, eval_str=True).parameters
+    takes_files = "files" in hints
+
+    @functools.wraps(ask_with)
+    def command(
+        files: list[str],
+        where: list[str] | None,
+        out: Path | None,
+        as_json: bool,
+        **values: Any,
+    ) -> None:
+        ask = ask_with(**values, **({"files": files} if takes_files else {}))
+        answer(files, out, as_json, lambda ds: ask(ds, options.levels(where)))
+
+    first, *last = shared.values()
+    parameters = [first, *(p for p in own if p.name != "files"), *last]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
+
+
+def _shared(
+    files: options.Files,
+    where: options.Wheres = None,
+    out: options.Out = None,
+    as_json: common.Json = False,
+) -> None:
+    """The parameters that every question has."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.questions import analyse
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.problems import CampaignError, Origin, refuse
@@ -67,9 +67,9 @@ def claims(
     if as_json:
         common.print_json(result.to_dict())
         return
-    console = terminal.console()
+    console = progress.console()
     for line in result.says:
-        terminal.line(console, f"{line}\n")
+        progress.line(console, f"{line}\n")
     if claim is not None and result.judged[0].scope.cells:
         _print_cells(result.judged[0])
 
@@ -118,7 +118,8 @@ def read_study(name: str) -> StudyFile:
 
 
 def _opened(results: str) -> xr.Dataset:
-    from fsmatrix.analysis.data.load import PUBLISHED, open_campaign
+    from fsmatrix.analysis.data.load import open_campaign
+    from fsmatrix.analysis.data.reading import PUBLISHED
 
     if results.startswith(PUBLISHED):
         return open_campaign(results)

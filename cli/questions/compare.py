@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.questions import acceptance, analyse, compared, options
 from fsmatrix.results.evidence.values import Json
 
@@ -180,7 +180,7 @@ def _say_accepted(result: Acceptance, out: Path | None, as_json: bool) -> None:
         common.print_json(result.to_dict())
     else:
         analyse.print_lines(result.says)
-        terminal.echo("")
+        progress.echo("")
         compared.show(result.comparisons, True)
     if out:
         analyse.drawn([result], out)

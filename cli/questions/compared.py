@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from fsmatrix.analysis.stats.certainty import Certainty
-from fsmatrix.cli import terminal
+from fsmatrix.cli import progress
 from fsmatrix.cli.questions import analyse
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def show(results: Sequence[Comparison], cells: bool) -> None:
     if cells:
         for comparison in results:
             signs |= _print(comparison, already)
-            terminal.echo("")
+            progress.echo("")
     else:
         _print_overview(results)
     judged = [comparison for comparison in results if not comparison.one_machine]
@@ -92,7 +92,7 @@ def _print_overview(results: Sequence[Comparison]) -> None:
             analyse.print_lines([f"And {more} more pairs: name some with --levels A,B."])
         analyse.print_lines([overview.counted(pairs)])
     analyse.print_lines(list(dict.fromkeys(line for c in results for line in c.beside)))
-    terminal.echo("")
+    progress.echo("")
     if groups:
         analyse.print_lines([overview.legend([one for pairs in groups.values() for one in pairs])])
 

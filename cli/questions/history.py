@@ -13,8 +13,7 @@ from fsmatrix.cli.questions import acceptance, analyse, options
 if TYPE_CHECKING:
     import xarray as xr
 
-    from fsmatrix.analysis.acceptance.acceptance import Acceptance
-    from fsmatrix.analysis.acceptance.conditions import Condition
+    from fsmatrix.analysis.acceptance.acceptance import Acceptance, Condition
     from fsmatrix.analysis.acceptance.history import Order
     from fsmatrix.analysis.acceptance.result import History
     from fsmatrix.analysis.comparison.rows import VerdictOptions

@@ -9,7 +9,7 @@ import typer
 
 from fsmatrix.cli import common, completion
 from fsmatrix.cli.questions import analyse, options, studies
-from fsmatrix.cli.questions.question import Ask, question
+from fsmatrix.cli.questions.analyse import Ask, question
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 if TYPE_CHECKING:

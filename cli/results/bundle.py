@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli import common, completion
+from fsmatrix.cli.progress import console, echo
 
 if TYPE_CHECKING:
     from fsmatrix.results.files.store import Store
@@ -72,7 +73,7 @@ def _bars(disabled: bool) -> Iterator[Callable[[str, int, int], None]]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=terminal.console(stderr=True),
+        console=console(stderr=True),
         transient=True,
         disable=disabled,
     ) as progress:
@@ -99,23 +100,21 @@ def _default(store: Store, anonymise: bool) -> str:
 
 def _say(written: Bundle) -> None:
     runs = written.runs
-    terminal.echo(
+    echo(
         f"{written.path}: {written.files} files, {written.size} bytes; {runs['total']} runs, "
         f"{runs['ok']} ok, {runs['failed']} failed, {runs['timeout']} past their deadline, "
         f"{runs['invalid']} invalid"
     )
     if written.replaced:
         kinds = ", ".join(f"{count} {kind}" for kind, count in written.replaced.items())
-        terminal.echo(f"replaced (different names): {kinds}")
+        echo(f"replaced (different names): {kinds}")
     for word, kind in sorted(written.ordinary.items()):
-        terminal.echo(
+        echo(
             f"note: {kind} {word!r} is like an ordinary word or number: kept where it stands "
             "alone outside the fields that hold such names",
             err=True,
         )
     for file, reason in written.left_out[:SHOWN]:
-        terminal.echo(f"left out: {file}: {reason}", err=True)
+        echo(f"left out: {file}: {reason}", err=True)
     if len(written.left_out) > SHOWN:
-        terminal.echo(
-            f"... and {len(written.left_out) - SHOWN} more files (see README.md)", err=True
-        )
+        echo(f"... and {len(written.left_out) - SHOWN} more files (see README.md)", err=True)

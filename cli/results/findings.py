@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.questions import analyse, options
 from fsmatrix.results.units import plural
 
@@ -55,7 +55,7 @@ def findings(
 
 def _print(result: Findings, whole: bool) -> None:
     analyse.print_lines(result.says)
-    console = terminal.console()
+    console = progress.console()
     for group in result.groups:
         head = Text(f"\n{group.severity}", style=STYLE.get(group.severity, ""))
         head.append(f" {group.audit}: {_counted(group, result)}", style="default")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fsmatrix.cli import common, terminal
+from fsmatrix.cli import common, progress
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural
 from fsmatrix.suite.campaign.problems import Origin, refuse
@@ -57,7 +57,7 @@ def import_(
         raise refuse(Origin(f"-o {out}"), "", f"{out.absolute().parent} is not a directory")
     labels, formats = labeller(sets or (), pattern), Formats.all()
     entries = find(paths, formats.summaries, out)
-    console = terminal.console()
+    console = progress.console()
     with Progress(console=console, transient=True, disable=as_json) as bar:
         task = bar.add_task("importing", total=len(entries))
         outcome = Import(out, labels, formats).run(
@@ -110,14 +110,14 @@ def _say(console: Console, outcome: Outcome, out: Path, dry: bool) -> None:
     text = f"{plural(outcome.runs, 'run')} {verb} {out}" + (f" ({kinds})" if kinds else "")
     if outcome.kept:
         text += f"; {outcome.kept} were there before"
-    terminal.line(console, text)
+    progress.line(console, text)
     if outcome.mixed:
-        terminal.line(console, outcome.mixed, "yellow")
+        progress.line(console, outcome.mixed, "yellow")
 
 
 def _list(console: Console, title: str, pairs: list[tuple[str, str]], style: str) -> None:
     for file, reason in pairs[:MOST_SHOWN]:
         text = f"{title}: {file}: {reason}"
-        terminal.line(console, text, style)
+        progress.line(console, text, style)
     if len(pairs) > MOST_SHOWN:
         console.print(f"{title}: {len(pairs) - MOST_SHOWN} more (--json lists all)", style=style)

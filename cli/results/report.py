@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.questions import analyse
 from fsmatrix.cli.questions.claims import read_study
 from fsmatrix.suite.campaign.problems import Origin, refuse
@@ -71,7 +71,7 @@ def report(
     with analyse.bad_input([str(results)]):
         place = str(results) if results.is_dir() else ""
         path = write_report(merged, out or folder / "report.html", reference, studies, place)
-        terminal.echo(str(path))
+        progress.echo(str(path))
         if drawn or tabled:
             _export(merged, drawn, tabled)
 
@@ -103,6 +103,6 @@ def _export(merged: Path, drawn: Wanted | None, tabled: Wanted | None) -> None:
 
     exported = export(open_campaign(merged), drawn, tabled)
     for path in exported.files:
-        terminal.echo(str(path))
+        progress.echo(str(path))
     for name, why in exported.missing:
-        terminal.echo(f"not made: {name}: {why}", err=True)
+        progress.echo(f"not made: {name}: {why}", err=True)

@@ -12,7 +12,7 @@ import typer
 from rich.measure import Measurement
 from rich.text import Text
 
-from fsmatrix.cli import common, completion, terminal
+from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.questions import analyse, options
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.registry import did_you_mean
@@ -82,7 +82,7 @@ def logs(
     if out is not None:
         write_whole(out, whole.encode())
     else:
-        terminal.raw(whole)
+        progress.raw(whole)
 
 
 @dataclass(frozen=True)
@@ -169,20 +169,20 @@ def tell(results: Path, wanted: str, as_json: bool) -> None:
             {**facts, "coordinates": run.levels, "argv": run.argv, "texts": list(run.texts)}
         )
         return
-    console = terminal.console()
+    console = progress.console()
     engine = f"{facts['engine']} {facts['engine_version']}".rstrip()
     verdict = f"{facts['status']}{_doubts(run.findings)}"
     head = f"{facts['run_id']}: {verdict}, {engine}, {facts['started']}, {facts['duration']:.1f} s"
-    terminal.line(console, head)
+    progress.line(console, head)
     if facts["error"]:
-        terminal.line(console, str(facts["error"]), "red")
+        progress.line(console, str(facts["error"]), "red")
     levels = {name: level for name, level in run.levels.items() if level not in UNSET}
-    terminal.line(console, " ".join(f"{name}={level}" for name, level in levels.items()))
+    progress.line(console, " ".join(f"{name}={level}" for name, level in levels.items()))
     for argv in run.argv:
-        terminal.line(console, f"$ {shlex.join(argv)}")
+        progress.line(console, f"$ {shlex.join(argv)}")
     if run.texts:
         named = shlex.join([str(results), str(facts["run_id"])])
-        terminal.line(console, f"fsmatrix logs {named}  # what it printed")
+        progress.line(console, f"fsmatrix logs {named}  # what it printed")
 
 
 FEW = 8  # cells whose medians are shown without being asked for
@@ -245,7 +245,7 @@ def show(
         rows_of = zip(summary.cells, iterations.with_values(dataset, summary), strict=True)
         common.print_json([flat | _where(standings, cell) for cell, flat in rows_of])
         return
-    console = terminal.console()
+    console = progress.console()
     if summary.cluster.one_machine:
         console.print(Text(f"{ONE_MACHINE}.", style="bold"))
     data = rows(dataset)

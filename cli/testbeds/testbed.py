@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fsmatrix.cli import common, terminal
+from fsmatrix.cli import common, progress
 from fsmatrix.cli.testbeds import testbed_up
 from fsmatrix.cli.testbeds.testbed_up import DEFAULTS
 from fsmatrix.results.evidence.values import JsonObject, inside, objects, text, texts
@@ -55,7 +55,7 @@ def status(directory: Directory = None, as_json: common.Json = False) -> None:
         common.print_json(beds[0] if directory else {"beds": beds})
     else:
         for facts in beds:
-            _say_status(terminal.console(), facts)
+            _say_status(progress.console(), facts)
     there = [facts["state"] for facts in beds if facts["state"] != "none"]
     if not there or set(there) != {"up"}:
         raise typer.Exit(NOT_AS_ASKED)
@@ -78,7 +78,7 @@ def down(directory: Directory = None, as_json: common.Json = False) -> None:
         beds.append({"directory": str(place), "done": lines, "left_alone": left_alone(lines)})
         if not as_json:
             for line in lines or [f"{place}: no test bed"]:
-                terminal.line(terminal.console(), line)
+                progress.line(progress.console(), line)
     if as_json:
         common.print_json(beds[0] if directory else {"beds": beds})
     if any(bed["left_alone"] for bed in beds):
@@ -112,7 +112,7 @@ def _say_status(console: Console, facts: JsonObject) -> None:
     }
     state = words.get(state := text(facts, "state"), state)
     system = f" ({facts['system']})" if "system" in facts else ""
-    terminal.line(console, f"{facts['directory']}{system}: {state}")
+    progress.line(console, f"{facts['directory']}{system}: {state}")
     table = Table("daemon", "pid", "state", box=None)
     for daemon in objects(facts, "daemons") if "daemons" in facts else ():
         table.add_row(text(daemon, "role"), str(daemon["pid"] or ""), text(daemon, "state"))
@@ -120,4 +120,4 @@ def _say_status(console: Console, facts: JsonObject) -> None:
         console.print(table)
     for part, key in ((facts, "health"), (inside(facts, "facts"), "warnings")):
         for line in texts(part, key) if key in part else ():
-            terminal.line(console, line, "yellow")
+            progress.line(console, line, "yellow")

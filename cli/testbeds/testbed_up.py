@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
-from fsmatrix.cli import common, terminal
+from fsmatrix.cli import common, progress
 from fsmatrix.results.evidence.values import JsonObject, inside, texts
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fsmatrix.backends.testbed.base import BaseTestbed
     from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
     from fsmatrix.backends.testbed.daos.testbed import DaosTestbed
-    from fsmatrix.backends.testbed.steps import Step
+    from fsmatrix.backends.testbed.home import Step
     from fsmatrix.slurm.testbed.testbed import SlurmTestbed
 
 System = TypeVar("System", bound="BaseTestbed[Any]")
@@ -187,7 +187,7 @@ def _bring_up(
         *lines(testbed),
         f"take it down:  fsmatrix testbed down --directory {testbed.directory}",
     ):
-        terminal.line(terminal.console(), line)
+        progress.line(progress.console(), line)
 
 
 def _checked(kind: type[BaseModel], given: dict[str, Any]) -> BaseModel:
@@ -212,7 +212,7 @@ def _told(as_json: bool) -> Iterator[tuple[Callable[[str], None], Callable[[Step
     def end(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
-    console = terminal.console(stderr=True) if as_json else terminal.console()
+    console = progress.console(stderr=True) if as_json else progress.console()
     before = signal.signal(signal.SIGTERM, end)
     try:
         with console.status("") as spinner:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fsmatrix.cli import terminal
+from fsmatrix.cli import progress
 from fsmatrix.cli.traces.capture import check_place
 
 
@@ -29,4 +29,4 @@ def anonymise(
 
     check_place(out)
     rewrite(source, out, extensions)
-    terminal.echo(f"{out}: {source} without names", err=True)
+    progress.echo(f"{out}: {source} without names", err=True)

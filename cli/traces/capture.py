@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from fsmatrix.cli import common, terminal
+from fsmatrix.cli import common, progress
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
@@ -147,15 +147,15 @@ def _say(trace: Summary) -> None:
     from fsmatrix.results.evidence.trace import gaps
     from fsmatrix.results.units import plural
 
-    console = terminal.console(stderr=True)
+    console = progress.console(stderr=True)
     names = plural(trace.files, "name")
     text = f"{trace.file}: {plural(trace.operations, 'operation')} on {names}"
-    terminal.line(console, f"{text} by {plural(trace.threads, 'thread')}")
+    progress.line(console, f"{text} by {plural(trace.threads, 'thread')}")
     if not trace.operations:
-        terminal.line(console, "nothing was done below the root: is --root the folder it works in?")
+        progress.line(console, "nothing was done below the root: is --root the folder it works in?")
     for title, counts in (("kinds", trace.kinds), ("not in the trace", trace.unseen)):
         ordered = sorted(counts.items(), key=lambda pair: -pair[1])
         listed = ", ".join(f"{count} x {what}" for what, count in ordered)
-        terminal.line(console, f"{title}: {listed or 'none'}")
+        progress.line(console, f"{title}: {listed or 'none'}")
     for sentence in gaps(trace.facts):
-        terminal.line(console, sentence, "yellow")
+        progress.line(console, sentence, "yellow")

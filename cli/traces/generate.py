@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fsmatrix.cli import terminal
+from fsmatrix.cli.progress import echo
 from fsmatrix.cli.traces import progress
 from fsmatrix.cli.traces.capture import check_place
 from fsmatrix.suite.campaign.problems import Origin, refuse
@@ -49,4 +49,4 @@ def generate(
     with progress.bar("writing", trace.operations) as tell:
         copy(trace, out, tell)
     pages = int(trace.files.size.sum()) // 4096
-    terminal.echo(f"{out}: {trace.operations} operations on {pages} pages of 4 KiB")
+    echo(f"{out}: {trace.operations} operations on {pages} pages of 4 KiB")

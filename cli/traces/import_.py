@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from fsmatrix.cli import common, terminal
+from fsmatrix.cli import common, progress
+from fsmatrix.cli.progress import waiting
 from fsmatrix.cli.traces.capture import check_place
-from fsmatrix.cli.waiting import waiting
 from fsmatrix.suite.campaign.problems import Origin, refuse
 
 
@@ -70,14 +70,14 @@ def import_(
             }
         )
         return
-    console = terminal.console()
+    console = progress.console()
     facts = done.header.facts
     times = "" if done.header.timed else ", without times: only their order is known"
     reason = f" ({facts[NO_TIMES]})" if NO_TIMES in facts else ""
-    terminal.line(console, f"{done.operations} operations of {done.format} in {out}{times}{reason}")
+    progress.line(console, f"{done.operations} operations of {done.format} in {out}{times}{reason}")
     for what, count in sorted(done.header.unseen.items()):
-        terminal.line(console, f"not in the trace: {count} x {what}", "yellow")
+        progress.line(console, f"not in the trace: {count} x {what}", "yellow")
     if NO_FOLDER in done.header.unseen:
-        terminal.line(console, FOLDER_ADVICE, "yellow")
+        progress.line(console, FOLDER_ADVICE, "yellow")
     for sentence in gaps(facts):
-        terminal.line(console, sentence, "yellow")
+        progress.line(console, sentence, "yellow")

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fsmatrix.results.files import safefile
-from fsmatrix.results.files.campaign import campaignopen
+from fsmatrix.results.files.campaign import campaignread
 from fsmatrix.results.files.hdf5 import check as hdfcheck
 from fsmatrix.results.files.hdf5 import hdf
 from fsmatrix.results.files.safefile import ResultError
@@ -40,7 +40,7 @@ def is_fresh(merged: Path, files: Sequence[Path], root: Path, campaign: str) -> 
     if not files:
         return True
     try:
-        noted = campaignopen.attributes(merged)
+        noted = campaignread.attributes(merged)
     except (ResultError, OSError):
         return False
     if noted.get(LOOKS) == looks(files, root, campaign)[0]:

@@ -22,11 +22,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from fsmatrix.results.currentjob import NO_JOB, CurrentJob
 from fsmatrix.results.files import atomic_write, trust
 from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.files.safefile import ResultError
-from fsmatrix.results.process import Process, boot_id, start_of
+from fsmatrix.results.process import NO_JOB, CurrentJob, Process, boot_id, start_of
 
 FOLDER = "locks"
 NAME = re.compile(r"shard-(\d+)-of-(\d+)(?:-blocks-(\d+)-(\d+))?\.json")

@@ -24,9 +24,8 @@ from fsmatrix.results.registry import did_you_mean
 from fsmatrix.results.units import format_duration
 from fsmatrix.slurm.scheduler import BatchJob, JobState, Scheduler, SchedulerAway, SchedulerError
 from fsmatrix.slurm.submission import submission as files
-from fsmatrix.slurm.submission.division import Part, divide, lanes, left
-from fsmatrix.slurm.submission.stored import stored
-from fsmatrix.slurm.submission.submission import COLLECT, Submission
+from fsmatrix.slurm.submission.status import stored
+from fsmatrix.slurm.submission.submission import COLLECT, Part, Submission, divide, lanes, left
 from fsmatrix.suite.campaign.problems import CampaignError, Problem
 from fsmatrix.suite.campaign.slurm_section import SlurmSection
 from fsmatrix.suite.plan.estimate import run_seconds

@@ -21,9 +21,12 @@ slurmd leaves its job steps running, as on a real node.  Test beds live side by 
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,28 +35,167 @@ from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.rights import Capability, has
 from fsmatrix.backends.testbed import daemons, process
-from fsmatrix.backends.testbed.base import BaseTestbed, lacking
+from fsmatrix.backends.testbed.base import LEFT, BaseTestbed, end_daemons, lacking, left_alone
 from fsmatrix.backends.testbed.daemons import Daemon
-from fsmatrix.backends.testbed.home import Home
-from fsmatrix.backends.testbed.steps import Steps
+from fsmatrix.backends.testbed.home import Home, Steps
 from fsmatrix.results.evidence.values import Json, JsonObject, text
-from fsmatrix.slurm.testbed import down as testbed_down
+from fsmatrix.results.process import environment
 from fsmatrix.slurm.testbed import make as testbed_make
-from fsmatrix.slurm.testbed.conf import SlurmTestbedOptions, refusal
 from fsmatrix.slurm.testbed.make import (
     KIND,
     START_WITHIN,
+    SlurmTestbedOptions,
     answer,
+    look_at,
+    namespace,
     node_problems,
     node_states,
     not_ready,
+    open_files,
+    refusal,
 )
+
+# Take a Slurm down: its jobs, its daemons, and what jobs left running.
+
+
+JOBS_END_WITHIN = 10.0  # seconds; KillWait is 5: jobs may clean up after themselves
+_ASK_WITHIN = 5.0  # seconds for each question to slurmctld
+_POLL = 0.05
+
+
+def end(home: Home, entries: list[Entry]) -> list[str]:
+    """One sentence for each thing that was ended or left alone.
+
+    Jobs are cancelled and get KillWait to end; what is left of them is then killed.  A process
+    is a job's if it is in the UTS namespace of one of the test bed's nodes.  If anything is left
+    alone, all stays in the journal.  BackendError if this process itself is one of the jobs.
+    """
+    daemons = [entry for entry in entries if entry.kind == "process"]
+    with ExitStack() as held:
+        nodes = _namespaces(home, entries, held)
+        lines = _cancel(home, daemons)
+        lines += end_daemons(daemons)[0]
+        lines += _end_jobs(home, nodes)
+    if not left_alone(lines):
+        for entry in entries:
+            home.journal.end(entry)
+    return lines
+
+
+def _cancel(home: Home, daemons: list[Entry]) -> list[str]:
+    """Cancel all jobs, where slurmctld runs and answers; wait until they have ended."""
+    states = {entry.facts["role"]: process.ours(process.proven(entry)) for entry in daemons}
+    controller = states.get("slurmctld")
+    if controller is None or controller.state in "Tt":
+        return []
+    try:
+        jobs = _jobs(home)
+        if not jobs:
+            return []
+        for state in ("PENDING", "RUNNING"):  # so that none starts as another ends
+            answer(home, "scancel", f"--state={state}", *jobs, deadline=_ASK_WITHIN, check=False)
+        answer(home, "scancel", *jobs, deadline=_ASK_WITHIN, check=False)
+        deadline = time.monotonic() + JOBS_END_WITHIN
+        while _jobs(home) and time.monotonic() < deadline:
+            time.sleep(_POLL)
+    except ToolError as error:
+        return [f"note: jobs were not cancelled but killed: {error}"]
+    return [f"cancelled {len(jobs)} job{'s' if len(jobs) > 1 else ''}"]
+
+
+def _jobs(home: Home) -> list[str]:
+    """Ids of all jobs that have not ended; array tasks by their own number."""
+    ran = answer(home, "squeue", "--all", "-h", "-r", "-o", "%A", deadline=_ASK_WITHIN)
+    return sorted(set(ran.stdout.split()))
+
+
+def _namespaces(home: Home, here: list[Entry], held: ExitStack) -> set[str]:
+    """UTS namespaces of the test bed's nodes, held open so that none is given to anybody else.
+
+    Those of slurmds that run; of Slurm's programs that log into this test bed; and of others that
+    were written down, if what is in them names this test bed's slurm.conf.  BackendError if this
+    process itself is in one.
+    """
+    ours = namespace("self")
+    slurmds = [process.ours(process.proven(entry)) for entry in here if entry.kind == "process"]
+    pids = {seen.pid for seen in slurmds if seen is not None}
+    written = {str(entry.facts["name"]) for entry in here if entry.kind == "uts"}
+    if ours in written and _names_conf(home, os.getpid()):
+        raise BackendError(f"{home.folder}: this is a job of that test bed; ask from outside")
+    namespaces: set[str] = set()
+    for seen in _processes():
+        sure = seen.pid in pids or _logs_here(home, seen.pid)
+        name = namespace(seen.pid)
+        if name in namespaces or not (sure or (name in written and _names_conf(home, seen.pid))):
+            continue
+        with suppress(FileNotFoundError, ProcessLookupError):
+            handle = os.open(f"/proc/{seen.pid}/ns/uts", os.O_RDONLY | os.O_CLOEXEC)
+            held.callback(os.close, handle)
+            if namespace(seen.pid) == name != ours:
+                namespaces.add(name)
+    return namespaces
+
+
+def _end_jobs(home: Home, nodes: set[str]) -> list[str]:
+    """Kill all processes of the nodes, until there are none; and slurmctld's helper."""
+    killed, deadline = 0, time.monotonic() + process.GONE_WITHIN
+    while left := [seen for seen in _processes() if _is_left(home, seen.pid, nodes)]:
+        if time.monotonic() >= deadline:
+            return [
+                f"{LEFT}process {seen.pid} ({' '.join(seen.argv)}) does not end" for seen in left
+            ]
+        for seen in left:
+            killed += _kill(home, seen.pid, nodes)
+    return [f"ended {killed} processes of jobs"] if killed else []
+
+
+def _is_left(home: Home, pid: int, nodes: set[str]) -> bool:
+    return namespace(pid) in nodes or _logs_here(home, pid)
+
+
+def _kill(home: Home, pid: int, nodes: set[str]) -> int:
+    """SIGKILL it and wait a moment; looked at again by handle, against a pid used again."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return 0
+    try:
+        if not _is_left(home, pid, nodes):
+            return 0
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        select.select([handle], [], [], 1.0)
+        return 1
+    except ProcessLookupError:
+        return 0
+    finally:
+        os.close(handle)
+
+
+def _processes() -> Iterator[process.Seen]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        seen = look_at(folder.name)
+        if seen is not None and seen.pid != os.getpid():
+            yield seen
+
+
+def _logs_here(home: Home, pid: int) -> bool:
+    """Whether it is a program of Slurm (its command line may say anything) of this test bed."""
+    try:
+        name = Path(f"/proc/{pid}/exe").readlink().name
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False  # gone, or a thread of the kernel
+    logs = home.folder / "log"
+    return name.startswith("slurm") and any(path.parent == logs for path in open_files(pid))
+
+
+def _names_conf(home: Home, pid: int) -> bool:
+    return os.fsencode(f"SLURM_CONF={home.conf}") in environment(pid)
+
 
 __all__ = ["SlurmTestbed", "SlurmTestbedOptions", "down", "missing", "status", "up"]
 
 STATUS_WITHIN = 5.0  # seconds for asking slurmctld how the nodes are
 _PROGRAMS = ("slurmctld", "slurmd", "srun", "munged")
-_POLL = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +220,7 @@ class SlurmTestbed(BaseTestbed[SlurmTestbedOptions]):
     @classmethod
     def end(cls, home: Home, entries: list[Entry]) -> list[str]:
         """End daemons and jobs, as `down.end`; BackendError in one of its own jobs."""
-        return testbed_down.end(home, entries)
+        return end(home, entries)
 
     def look(self, states: Sequence[Daemon]) -> dict[str, Json]:
         """`health`, and `nodes`: Slurm's own state of each, if slurmctld answers.

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.results.case import Case, Geometry, canonical_json
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, LevelValue, Scalar
+from fsmatrix.results.record import Case, Geometry, canonical_json
 from fsmatrix.suite.campaign.check import describe, problem_of
 from fsmatrix.suite.campaign.problems import MAX_SHOWN, CampaignError, Problem, shown
 from fsmatrix.suite.campaign.settings import Settings

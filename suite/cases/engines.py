@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from fsmatrix.backends.player import player
+from fsmatrix.backends.player import base, player
 from fsmatrix.results.files.atomic_write import write_whole
 from fsmatrix.suite.engines.base import Engine, EngineError, EngineKind
 from fsmatrix.suite.registry import ENGINES, Lookup
@@ -51,7 +51,7 @@ class Engines:
 
     def _probe(self, name: str) -> Engine:
         if name == PLAYER:
-            return Engine(player.engine_name(), player.VERSION)
+            return Engine(player.engine_name(), base.VERSION)
         if name not in self._lookup.names():
             return Engine(name, "")  # of another package's workload: nothing is known about it
         return kind_of(name, self._lookup).probe(self._paths.get(name, ""))

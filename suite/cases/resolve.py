@@ -9,11 +9,10 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from fsmatrix.backends.base import Backend
+from fsmatrix.backends.base import Backend, SpeedEstimate
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.speed_estimate import SpeedEstimate
-from fsmatrix.results.case import canonical_json
 from fsmatrix.results.evidence.values import Json, JsonObject, Level
+from fsmatrix.results.record import canonical_json
 from fsmatrix.results.registry import UnknownName, did_you_mean
 from fsmatrix.suite.campaign.campaign import CacheState, Target, WorkloadEntry
 from fsmatrix.suite.campaign.check import describe, validate
@@ -22,9 +21,8 @@ from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.campaign.slurm_section import Count
 from fsmatrix.suite.campaign.yamlio import KeyPath, flatten
 from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.cases.target import SYSTEMS, PlannedTestbed, assumed, levels_of, placeholders
 from fsmatrix.suite.cases.target import TargetMember as TargetMember
-from fsmatrix.suite.cases.target import levels_of
-from fsmatrix.suite.cases.testbeds import SYSTEMS, PlannedTestbed, assumed, placeholders
 from fsmatrix.suite.registry import Lookup, Registries
 from fsmatrix.suite.workloads.base import Workload
 

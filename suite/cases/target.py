@@ -3,16 +3,153 @@
 from __future__ import annotations
 
 import itertools
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from fsmatrix.backends.base import Backend, BackendOptions
+from fsmatrix.backends.base import Backend, BackendOptions, ProvisionContext, SpeedEstimate
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.speed_estimate import SpeedEstimate
-from fsmatrix.results.evidence.values import Level, LevelValue, Scalar
+from fsmatrix.backends.testbed.base import StorageOptions, StorageTestbed
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.daos.testbed import DaosTestbed
+from fsmatrix.results.evidence.values import JsonObject, Level, LevelValue, Scalar
+from fsmatrix.results.process import Process
 from fsmatrix.suite.campaign.campaign import Target
-from fsmatrix.suite.cases.testbeds import PlannedTestbed
+
+# Targets on a test bed: a real system of this machine, brought up anew for each attachment.
+
+
+FOLDER = "bed"  # and whose it is (`folder`), in a target's state directory
+_OWNER = re.compile(r"(?P<boot>[0-9a-f-]{36})-(?P<pid>\d+)-(?P<start>\d+)", re.ASCII)
+SYSTEMS: Mapping[str, type[StorageTestbed[Any]]] = {"ceph": CephTestbed, "daos": DaosTestbed}
+UNKNOWN = "testbed"  # stands for what only a bed that is up can tell
+# options of a backend on a cluster that is the suite's own, unless the user says otherwise
+OWN_CLUSTER: Mapping[str, bool] = {"drop_server_caches": True}
+
+
+@dataclass(frozen=True)
+class PlannedTestbed:
+    """What is needed to put a target on a bed."""
+
+    options: StorageOptions
+    backend: type[Backend]
+    given: JsonObject  # options of the target
+    # variables of this process that the bed which is up changed, as they were
+    _before: dict[str, str | None] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def system(self) -> type[StorageTestbed[Any]]:
+        """What is brought up."""
+        return SYSTEMS[self.backend.testbed]
+
+    def at(self, level: Level) -> StorageOptions:
+        """The bed at a level of the cluster factors; BackendError if there is none such."""
+        named = {
+            option: value.lower() if isinstance(value := level[factor], str) else value
+            for factor, option in self.system.factors.items()
+            if factor in level
+        }
+        try:
+            chosen = type(self.options).model_validate({**self.options.model_dump(), **named})
+        except ValueError as error:
+            raise BackendError(f"no test bed has {dict(level)}: {error}") from error
+        if reason := chosen.refusal():
+            raise BackendError(reason)
+        return chosen
+
+    def rest(self, level: Level) -> dict[str, LevelValue]:
+        """What the backend makes of a level when the bed is up."""
+        return {name: level[name] for name in level.keys() - self.system.factors.keys()}
+
+    def attributes(self, level: Level) -> dict[str, Scalar]:
+        """Coordinates that the bed's options tell, at a level of the cluster factors.
+
+        BackendError if there is no such bed.
+        """
+        return self.system.attributes(self.at(level))
+
+    def realised(self, level: Level) -> dict[str, str]:
+        """Which of the attributes are emulated.  BackendError as `attributes`."""
+        attributes = self.attributes(level)
+        played = (*self.system.factors, "network")
+        return {name: "emulated" for name in played if attributes[name] != "none"}
+
+    def pace(self, level: Level, pace: SpeedEstimate) -> SpeedEstimate:
+        """What planning guesses at a level of the cluster factors.
+
+        BackendError as `attributes`.
+        """
+        return self.system.pace(self.at(level), pace)
+
+    def device_limit(self, level: Level) -> tuple[float, str]:
+        """Bytes/s that its drives cannot exceed, and what says so; 0: no limit.
+
+        BackendError as `attributes`.
+        """
+        return self.system.device_limit(self.at(level))
+
+    def up(self, level: Level, context: ProvisionContext) -> Backend:
+        """Bring the bed up; the backend that works on it.  BackendError if it does not come.
+
+        What clients need in their environment is there until `down`: all of them descend from
+        this process.
+        """
+        bed = self.system.up(self.at(level), folder(context))
+        for name, value in bed.environment().items():
+            self._before[name] = os.environ.get(name)
+            os.environ[name] = value
+        options = {**assumed(self.backend), **self.given, **backend_options(self, bed)}
+        return self.backend(self.backend.Options.model_validate(options))
+
+    def down(self, context: ProvisionContext) -> None:
+        """Take it down; harmless if it is not up."""
+        for name, value in self._before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        self._before.clear()
+        self.system.down(folder(context))
+
+
+def backend_options(plan: PlannedTestbed, bed: StorageTestbed[Any]) -> dict[str, str]:
+    """Options of the backend that the bed knows."""
+    return {option: bed.offer(what) for option, what in plan.backend.testbed_options.items()}
+
+
+def assumed(backend: type[Backend]) -> dict[str, bool]:
+    """Defaults of a backend's options that differ on a bed."""
+    fields = backend.Options.model_fields
+    return {name: value for name, value in OWN_CLUSTER.items() if name in fields}
+
+
+def placeholders(backend: type[Backend]) -> dict[str, str]:
+    """For planning, where no bed is up yet."""
+    paths = SYSTEMS[backend.testbed].paths if backend.testbed else frozenset()
+    asked = backend.testbed_options.items()
+    return {option: f"/{UNKNOWN}" if what in paths else UNKNOWN for option, what in asked}
+
+
+def folder(context: ProvisionContext) -> Path:
+    """Where this conductor's bed of a target is: called by host, boot, pid and start."""
+    own = Process.of(os.getpid())
+    assert own is not None
+    owner = f"{own.boot_id}-{own.pid}-{own.start}"
+    return context.state / f"{FOLDER}-{os.uname().nodename}-{owner}"
+
+
+def down_all(state: Path) -> Iterator[str]:
+    """Take down the beds that dead conductors left here; a sentence for each thing ended."""
+    begin = f"{FOLDER}-{os.uname().nodename}-"
+    for place in sorted(state.glob(f"*/{begin}*")):
+        owner = _OWNER.fullmatch(place.name.removeprefix(begin))
+        if owner is None:
+            continue
+        conductor = Process(int(owner["pid"]), int(owner["start"]), owner["boot"])
+        if not conductor.runs:
+            for system in SYSTEMS.values():
+                yield from system.down(place)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from fsmatrix.backends.system import tools
 from fsmatrix.suite.engines.base import EngineError, EngineKind
 
 PROGRAM = "fsmatrix.suite.workloads.streams.lhcb.program"
-MARK = "fsmatrix-lhcb: "  # before an answer, on a line of its own (streams/lhcb/request.py)
+MARK = "fsmatrix-lhcb: "  # before an answer, on a line of its own (streams/lhcb/program.py)
 OLDEST = (3, 10)
 BOOT = f"""\
 import sys

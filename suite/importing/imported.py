@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fsmatrix.results.audits import judged
-from fsmatrix.results.case import canonical_json, digest
 from fsmatrix.results.evidence.evidence import EngineOutput, Evidence
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import Json, JsonObject, Level
@@ -22,7 +21,7 @@ from fsmatrix.results.files.campaign.rows import plain_level
 from fsmatrix.results.files.run import phases
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.formats.base import Note, Parsed
-from fsmatrix.results.record import RunRecord
+from fsmatrix.results.record import RunRecord, canonical_json, digest
 
 UNKNOWN = "unknown"  # the target that nobody named, the cache state that no output tells
 ATTACHMENT = "imported"  # one for all: not known to be independent

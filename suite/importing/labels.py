@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fsmatrix.results.files.campaign.campaignspec import reserved
+from fsmatrix.results.files.campaign.campaignfile import reserved
 from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse, shown
 from fsmatrix.suite.importing.imported import NAMES
 

@@ -21,7 +21,23 @@ from typing import ClassVar
 
 from fsmatrix.backends.journal import identity
 from fsmatrix.backends.system import libc, rights, tools
-from fsmatrix.results.case import Geometry
+from fsmatrix.results.record import Geometry
+
+# The nodes that a batch system gave to a job, and the CPUs of each.
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """The hosts that a job has, and how many CPUs on each."""
+
+    hosts: tuple[str, ...]
+    cpus: tuple[int, ...] = ()  # of each host; empty if the batch system does not say
+
+    def of(self, hosts: Sequence[str]) -> tuple[int, ...]:
+        """CPUs of these hosts; () if that is not known of all of them."""
+        cpus_of = dict(zip(self.hosts, self.cpus, strict=False))
+        return tuple(cpus_of[host] for host in hosts) if cpus_of.keys() >= set(hosts) else ()
+
 
 PROBE_SECONDS = 20
 
@@ -99,7 +115,7 @@ class Launcher(ABC):
         """Write what the command needs into the scratch folder."""
         if self.emulated:
             python = shlex.quote(sys.executable)
-            script = f'#!/bin/sh\nexec {python} -P -m fsmatrix.suite.launchers.agent "$@"\n'
+            script = f'#!/bin/sh\nexec {python} -P -m fsmatrix.suite.launchers.mpirun "$@"\n'
             Path(self.agent).write_text(script)
             Path(self.agent).chmod(0o700)
 

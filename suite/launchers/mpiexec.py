@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fsmatrix.results.case import Geometry
+from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers import mpirun
 from fsmatrix.suite.launchers.base import (
     Launcher,

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.journal.memory import limited
+from fsmatrix.backends.journal.journal import Journal, limited
 from fsmatrix.backends.system.cgroups import memory
 from fsmatrix.suite.oltp.account import OltpError, Task
 from fsmatrix.suite.oltp.answers import Answer

@@ -1,5 +1,5 @@
 """Everything that is known about a campaign before it runs: matrix, order, estimate, refusals.
 
-From outside: `plan`, `request`, `order`, `estimate`, `limits`.  Pure, but for what backends
+From outside: `plan`, `order`, `estimate`.  Pure, but for what backends
 answer.
 """

@@ -8,12 +8,12 @@ from typing import Any
 
 import fsmatrix
 from fsmatrix.backends.ceph.deployment import redundancy_of
-from fsmatrix.backends.ceph.levels.crush import parse_redundancy
+from fsmatrix.backends.ceph.levels.levelstate import parse_redundancy
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.audits.fairness import Fairness, fairness
-from fsmatrix.results.case import canonical_json
 from fsmatrix.results.evidence.deployment import NAMES, Deployment
 from fsmatrix.results.evidence.values import JsonObject, Level
+from fsmatrix.results.record import canonical_json
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.cases.target import TargetMember

@@ -16,10 +16,28 @@ from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.cases.resolve import TargetMember
 from fsmatrix.suite.plan.estimate import most_held, short_of_room
-from fsmatrix.suite.plan.request import Request
 
 ENOUGH = 2  # targets to be compared: with fewer, fallbacks take part
 STATE = "state"  # folder of a results directory for what backends keep there
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for beside the campaign itself."""
+
+    sets: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    shard: tuple[int, int] = (1, 1)  # k of n
+    seed: int | None = None  # wins over the campaign's; a resumed campaign gives the stored one
+    blocks: range | None = None  # only these blocks
+    targets: tuple[str, ...] = ()  # those that take part since the campaign began
+    left_out: tuple[tuple[str, str], ...] = ()  # (target, reason) of those that do not
+    skip_unusable: bool = False  # leave out targets that this machine cannot have
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is the campaign and not a part of it."""
+        return self.only == () and self.shard == (1, 1) and self.blocks is None
 
 
 @dataclass(frozen=True)

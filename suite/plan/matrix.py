@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from fsmatrix.backends.player import player
+from fsmatrix.backends.player import base, player
 from fsmatrix.backends.player.ops import Driver
-from fsmatrix.results.case import canonical_json
 from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.record import canonical_json
 from fsmatrix.suite.campaign.problems import Problem
 from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.campaign.yamlio import KeyPath
@@ -148,7 +148,7 @@ class Judge:
         driver = self.registries.drivers.get(target.backend.driver)
         if self.engines is None or driver is None or not driver.native:
             return
-        if player.engine_name() != player.ENGINE_C:
+        if player.engine_name() != base.ENGINE_C:
             yield (
                 f"target {target.name}: driver {driver.name} needs the C player, and only the "
                 "Python one is here: install a C compiler and install fsmatrix again"

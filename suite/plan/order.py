@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fsmatrix.results.case import Geometry, canonical_json, digest
 from fsmatrix.results.evidence.values import Level
+from fsmatrix.results.record import Geometry, canonical_json, digest
 from fsmatrix.suite.cases.cases import Planned
 
 

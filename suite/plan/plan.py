@@ -12,13 +12,12 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
-from fsmatrix.backends.base import Space
+from fsmatrix.backends.base import Space, SpeedEstimate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.local.mounts import caution
-from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.backends.system.files.trusted import temporary_refusal
-from fsmatrix.results.case import digest
 from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.record import digest
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.results.units import parse_size
 from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse
@@ -29,6 +28,7 @@ from fsmatrix.suite.cases.cases import Cases, Planned, expand
 from fsmatrix.suite.cases.resolve import Members, TargetMember, default_options, members
 from fsmatrix.suite.plan import order
 from fsmatrix.suite.plan.choice import Choice, LeftOut, Machine, choose, room
+from fsmatrix.suite.plan.choice import Request as Request
 from fsmatrix.suite.plan.estimate import (
     Estimate,
     comparisons,
@@ -38,7 +38,6 @@ from fsmatrix.suite.plan.estimate import (
     warnings,
 )
 from fsmatrix.suite.plan.matrix import Matrix, footprint, matrix
-from fsmatrix.suite.plan.request import Request as Request
 from fsmatrix.suite.registry import Registries, registries
 
 # `--only`: cases chosen by their coordinates.

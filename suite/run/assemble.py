@@ -18,7 +18,6 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.player.player import Implementation
 from fsmatrix.results import histogram
-from fsmatrix.results.case import Case, digest
 from fsmatrix.results.evidence.evidence import (
     CacheState,
     Counters,
@@ -29,15 +28,15 @@ from fsmatrix.results.evidence.evidence import (
     Limits,
     Load,
     Note,
+    Rank,
 )
-from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.results.evidence.values import Json, JsonObject, inside
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.formats.base import Parsed
-from fsmatrix.results.record import Floats, Latency, Monitor, Phase, RunRecord, Status
+from fsmatrix.results.record import Case, Floats, Latency, Monitor, Phase, RunRecord, Status, digest
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.launchers.base import LauncherError
-from fsmatrix.suite.session.client.death import SessionError
+from fsmatrix.suite.session.client.client import SessionError
 from fsmatrix.suite.session.messages import (
     KernelUse,
     Merged,
@@ -200,7 +199,7 @@ class RunSpec:
     attachment: str
     campaign_seed: int
     realised: Mapping[str, str] = field(default_factory=dict)  # factor -> hardware, emulated
-    limits: Limits | None = None  # of suite/plan/limits.py
+    limits: Limits | None = None  # of suite/plan/estimate.py
     engine_before: str = ""  # the engine's version when the campaign began, if it was another
     batch_job: str = ""  # id of the batch system's job that this is part of
 

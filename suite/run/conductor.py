@@ -23,28 +23,25 @@ from fsmatrix.backends.journal.journal import LEFT_ALONE, Journal, undo_pending
 from fsmatrix.backends.journal.proof import PlannedPaths
 from fsmatrix.backends.system import workfolder
 from fsmatrix.backends.system.tools import Overdue, within
-from fsmatrix.results.case import Geometry
 from fsmatrix.results.evidence.deployment import MEMORY_TYPES, Deployment
 from fsmatrix.results.evidence.values import Level
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.store import Store, StoreError
-from fsmatrix.results.record import Finding, RunRecord
+from fsmatrix.results.record import Finding, Geometry, RunRecord
 from fsmatrix.results.units import plural
-from fsmatrix.suite.cases.testbeds import PlannedTestbed, down_all
+from fsmatrix.suite.cases.target import PlannedTestbed, down_all
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.plan.estimate import short_of_room
-from fsmatrix.suite.run import provenance
 from fsmatrix.suite.run.assemble import RunSpec, Settings, reason_of
-from fsmatrix.suite.run.environment import SessionContext
+from fsmatrix.suite.run.environment import SessionContext, gather
 from fsmatrix.suite.run.events import Event, Facts, Listener
 from fsmatrix.suite.run.health import HEALTH_SECONDS, SHOWN, asked_once, new_ones
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.session.client import orphaned_sessions
-from fsmatrix.suite.session.client.client import Session
-from fsmatrix.suite.session.client.death import SessionError, StorageStalled
+from fsmatrix.suite.session.client.client import Session, SessionError, StorageStalled
 from fsmatrix.suite.session.messages import Call
-from fsmatrix.suite.session.stopping import Interrupted, StopFlag
+from fsmatrix.suite.session.programs import Interrupted, StopFlag
 
 # A target that was full: which runs of a plot need not be begun after that.
 
@@ -326,7 +323,7 @@ class Conductor:
             orphaned_sessions.remember(self.journals, session.pids, scratch)
             kernels = session.hello.kernels
             session.call(Call.of(kernels, "mount", access, self.journals), MOUNT_SECONDS)
-            environment = provenance.gather(
+            environment = gather(
                 attachment.backend, access, session, attachment.target, attachment.planned
             )
             context = SessionContext(

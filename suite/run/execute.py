@@ -13,7 +13,6 @@ from pathlib import Path
 from fsmatrix.backends.journal.proof import PlannedPaths
 from fsmatrix.backends.local.provenance import space
 from fsmatrix.results.audits import run_audits
-from fsmatrix.results.currentjob import CurrentJob
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.files import safefile, trust
@@ -21,23 +20,23 @@ from fsmatrix.results.files.atomic_write import write_whole
 from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.files.lock import ShardLock
 from fsmatrix.results.files.store import CAMPAIGN, Store, StoreError
+from fsmatrix.results.process import CurrentJob
 from fsmatrix.results.units import format_size, plural
 from fsmatrix.suite.campaign.problems import CampaignError, Origin, refuse
 from fsmatrix.suite.campaign.settings import Source, examine
 from fsmatrix.suite.campaign.site import quiet
 from fsmatrix.suite.cases.engines import Engines, first_version
-from fsmatrix.suite.plan import limits
+from fsmatrix.suite.plan import estimate
 from fsmatrix.suite.plan.as_json import deployment_of, plan_json
 from fsmatrix.suite.plan.choice import LeftOut
 from fsmatrix.suite.plan.order import Plot
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan, lasting
 from fsmatrix.suite.run.assemble import RunSpec, Settings
-from fsmatrix.suite.run.batch import Batch
 from fsmatrix.suite.run.conductor import Attachment, Conductor
 from fsmatrix.suite.run.events import Event, Listener
-from fsmatrix.suite.run.launching import choose_launcher
+from fsmatrix.suite.run.launching import Batch, choose_launcher
 from fsmatrix.suite.run.record_writer import Summary
-from fsmatrix.suite.session.stopping import StopFlag
+from fsmatrix.suite.session.programs import StopFlag
 
 # bytes, the least: files of runs of one process; campaign.h5 and report.html of one run
 RUN_BYTES = 40_000
@@ -316,7 +315,7 @@ def _spec(
         attachment=attachment,
         campaign_seed=plan.seed,
         realised=planned.realised,
-        limits=limits.of_target(
+        limits=estimate.of_target(
             plan.target(plot.target),
             plot.level,
             plan.settings.site.site,

@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from fsmatrix.results.files.lock import JobEnded
+from fsmatrix.results.process import NO_JOB, CurrentJob
 from fsmatrix.suite.campaign.problems import CampaignError, Problem
 from fsmatrix.suite.cases.cases import Planned
-from fsmatrix.suite.launchers import agent
-from fsmatrix.suite.launchers.base import Launcher, LauncherError
+from fsmatrix.suite.launchers import mpirun
+from fsmatrix.suite.launchers.base import Allocation, Launcher, LauncherError
 from fsmatrix.suite.plan.plan import Plan
 from fsmatrix.suite.registry import LAUNCHERS
-from fsmatrix.suite.run.batch import Batch
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a run asks of the batch system whose job it is part of (slurm/scheduler.py).
+
+    By default no job, and nobody to ask.
+    """
+
+    job: CurrentJob = NO_JOB
+    ended: JobEnded = lambda _scheduler, _job: False
+    nodes: Callable[[], Allocation | None] = lambda: None
+
 
 # mpirun and mpiexec bring their MPI library and its PMI along; srun must guess which PMI fits
 AUTO_LAUNCHERS = ("mpirun", "mpiexec", "srun")
@@ -88,7 +104,7 @@ def _usable(plan: Plan, batch: Batch) -> Launcher:
         reasons = "; ".join(f"{each}: {probe.reason}" for each, probe in probes.items())
         raise LauncherError(f"no launcher can be used here: {reasons}")
     emulated = section.emulated_nodes
-    if emulated and (reason := agent.refusal()):
+    if emulated and (reason := mpirun.refusal()):
         raise LauncherError(f"launcher.emulated_nodes: {reason}")
     hosts = tuple(f"node{i + 1}" for i in range(emulated)) if emulated else section.hosts
     kind = LAUNCHERS.load(usable[0])

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fsmatrix.backends.access import PathAccess, PathsAccess
-from fsmatrix.results.evidence.rank import Rank
+from fsmatrix.results.evidence.evidence import Rank
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import StoreError
 from fsmatrix.results.formats.base import Parsed
@@ -20,7 +20,7 @@ from fsmatrix.suite.run.assemble import RunBuilder, RunContext, RunFailed, RunSp
 from fsmatrix.suite.run.environment import REST_SECONDS, RunEnvironment, SessionContext
 from fsmatrix.suite.run.health import SHOWN, Ends
 from fsmatrix.suite.session import programs
-from fsmatrix.suite.session.client.death import (
+from fsmatrix.suite.session.client.client import (
     DeadlinePassed,
     NodeError,
     SessionDied,
@@ -37,9 +37,8 @@ from fsmatrix.suite.session.messages import (
     StepCommand,
     in_rows,
 )
-from fsmatrix.suite.session.programs import GRACE
+from fsmatrix.suite.session.programs import GRACE, Interrupted
 from fsmatrix.suite.session.programs import run as run_program
-from fsmatrix.suite.session.stopping import Interrupted
 from fsmatrix.suite.session.survey import addressed
 from fsmatrix.suite.session.wire import PROGRAMS_LOOK, Arrays, telling
 from fsmatrix.suite.workloads.base import Argv, Function, Output, Step

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fsmatrix.backends.player.player import Implementation
-from fsmatrix.results.evidence.rank import Rank
+from fsmatrix.results.evidence.evidence import Rank
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.suite.session.programs import Finished

@@ -17,14 +17,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from fsmatrix.results.evidence.rank import Rank
+from fsmatrix.results.evidence.evidence import Rank
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.process import boot_id
 from fsmatrix.suite.session import wire
 from fsmatrix.suite.session.comm import Comm
 
 if TYPE_CHECKING:
-    from fsmatrix.results.case import Geometry
+    from fsmatrix.results.record import Geometry
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Hashable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +11,45 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fsmatrix.backends.access import Access, CephfsAccess, DfsAccess, PathAccess, RadosAccess
-from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.formats.base import Parsed
-from fsmatrix.results.record import Monitor, Phase
+from fsmatrix.results.record import Case, Monitor, Phase
 from fsmatrix.results.units import Duration, PositiveSize
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.session.messages import Argv, Function, Stream
 from fsmatrix.suite.session.survey import Where
+
+# Options that name a file: it is known by the SHA-256 of its bytes, never by its path.
+
+
+PREFIX = "sha256:"
+DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class ContentFile:
+    """A file by its content; `path` is known where it can be read."""
+
+    sha256: str
+    path: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        """What stands in cases."""
+        return f"{PREFIX}{self.sha256}"
+
+
+def stored_digest(text: str, what: str) -> str:
+    """The digest in a text of a case, `sha256:...`; empty for a path.
+
+    `what` it is of, for the ValueError of a digest that is none.
+    """
+    if not text.startswith(PREFIX):
+        return ""
+    digest = text.removeprefix(PREFIX)
+    if not DIGEST.fullmatch(digest):
+        raise ValueError(f"{text!r} is no SHA-256 of a {what}")
+    return digest
+
 
 __all__ = [
     "Argv",

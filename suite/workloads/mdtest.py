@@ -15,12 +15,11 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from fsmatrix.backends.access import Access
-from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.formats.mdtest import joined, parse_with_ranks
 from fsmatrix.results.formats.mdtest.argv import Tree, parse_arguments
 from fsmatrix.results.formats.mdtest.text import NAMES
-from fsmatrix.results.record import Phase
+from fsmatrix.results.record import Case, Phase
 from fsmatrix.results.units import Size, format_size
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.engines.mdtest import RANKS_CSV, UNTOLD

@@ -15,8 +15,8 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from fsmatrix.backends.access import Access
-from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.record import Case
 from fsmatrix.results.units import Size, format_size
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Footprint, Output, Step, Stream, Workload, WorkloadOptions

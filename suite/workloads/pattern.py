@@ -22,7 +22,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fsmatrix.backends.access import Access, DeviceAccess
 from fsmatrix.backends.player.ops import MAX_OP_BYTES
-from fsmatrix.results.case import Case
+from fsmatrix.results.record import Case
 from fsmatrix.results.units import Duration, PositiveSize, format_size
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Footprint, Step, Stream, Workload, WorkloadOptions

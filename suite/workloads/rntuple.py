@@ -21,20 +21,27 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from fsmatrix.backends.access import Access, DaosAccess
 from fsmatrix.backends.daos import containers
 from fsmatrix.results.audits.base import STORED
-from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.lhcb import CUTS, FACT, Analysed, Selection
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
-from fsmatrix.results.record import Phase
+from fsmatrix.results.record import Case, Phase
 from fsmatrix.results.units import PositiveSize
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.engines.python import answer, words
 from fsmatrix.suite.session import programs
-from fsmatrix.suite.workloads.base import Argv, Footprint, Output, Step, Workload, WorkloadOptions
-from fsmatrix.suite.workloads.content import ContentFile, stored_digest
+from fsmatrix.suite.workloads.base import (
+    Argv,
+    ContentFile,
+    Footprint,
+    Output,
+    Step,
+    Workload,
+    WorkloadOptions,
+    stored_digest,
+)
 from fsmatrix.suite.workloads.streams.lhcb.events import EVENTS
-from fsmatrix.suite.workloads.streams.lhcb.request import Request
+from fsmatrix.suite.workloads.streams.lhcb.program import Request
 from fsmatrix.suite.workloads.streams.lhcb.selection import EVENT_BYTES, READ_BYTES, TREE, share
 
 # Options of the workload `rntuple`, and the user's file that may stand for its generator.

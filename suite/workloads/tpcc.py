@@ -26,11 +26,10 @@ from fsmatrix.backends.allowed import Form, one_of
 from fsmatrix.backends.system.cgroups import memory
 from fsmatrix.backends.system.cgroups.memory import MemoryUse
 from fsmatrix.results import histogram
-from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
-from fsmatrix.results.record import Floats, Latency, Monitor, Phase
+from fsmatrix.results.record import Case, Floats, Latency, Monitor, Phase
 from fsmatrix.results.units import Duration, PositiveSize
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.oltp import account

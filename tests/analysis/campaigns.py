@@ -12,10 +12,9 @@ import h5py
 import numpy as np
 
 from fsmatrix.results import histogram
-from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.files.campaign.campaignfile import CampaignWriter
 from fsmatrix.results.files.hdf5 import hdf
-from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
+from fsmatrix.results.record import Case, Finding, Geometry, Latency, Phase, RunRecord
 from tests.ranks import rank
 
 PATTERNS = ("rand-read", "rand-write", "seq-read", "seq-write")

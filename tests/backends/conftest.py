@@ -19,8 +19,9 @@ from fsmatrix.backends.daos.state import engines
 from fsmatrix.backends.daos.tools.client import Client
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.mounts import fuse
+from fsmatrix.backends.player.base import Player, PlayerOptions
 from fsmatrix.backends.player.ops import Kind
-from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
+from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from tests import asking, ceph_beds

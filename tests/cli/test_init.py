@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.suite.campaign.settings import find
-from fsmatrix.suite.plan.plan import build_plan
-from fsmatrix.suite.plan.request import Request
+from fsmatrix.suite.plan.plan import Request, build_plan
 from tests.analysis.commands import call
 from tests.waiting import PATIENCE
 

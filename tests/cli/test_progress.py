@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.cli.common import MOST_REASONS, say_failures
-from fsmatrix.cli.progress import Mode, listener
-from fsmatrix.cli.terminal import Terminal
-from fsmatrix.results.audits.tally import Tally
+from fsmatrix.cli.progress import Mode, Terminal, listener
+from fsmatrix.results.audits.base import Tally
 from fsmatrix.results.record import Finding
 from fsmatrix.suite.run.events import Event, Facts
 from fsmatrix.suite.run.forecast import Forecast

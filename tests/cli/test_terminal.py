@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.cli import terminal
+from fsmatrix.cli import progress
 from fsmatrix.results.printable import printable
 from tests.suite.running import FSMATRIX, fsmatrix
 from tests.waiting import PATIENCE
@@ -29,9 +29,9 @@ def test_nothing_that_a_terminal_obeys_is_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    console = terminal.console()
+    console = progress.console()
     console.print(EVIL, style="red", markup=False, highlight=False)
-    terminal.echo(EVIL)
+    progress.echo(EVIL)
     told = capsys.readouterr().out
     assert "gone" in told
     assert told.startswith("\N{ESCAPE}[31m")  # its own colours stay

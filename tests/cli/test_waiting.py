@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from fsmatrix.analysis.steps import LOGGER, step
-from fsmatrix.cli import app, waiting
-from fsmatrix.cli.waiting import Waiting
+from fsmatrix.cli import app, progress
+from fsmatrix.cli.progress import Waiting
 from tests.waiting import PATIENCE
 
 
@@ -29,7 +29,7 @@ class Heard(io.StringIO):
 
 
 def test_the_first_words_need_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "QUIET", 0.01)
+    monkeypatch.setattr(progress, "QUIET", 0.01)
     heard = Heard()
     with Waiting(Console(file=heard), "lessons: reading"):
         assert heard.some.wait(PATIENCE)
@@ -40,7 +40,7 @@ def test_the_first_words_need_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_answers_at_once_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "QUIET", PATIENCE)
+    monkeypatch.setattr(progress, "QUIET", PATIENCE)
     heard = Heard()
     with Waiting(Console(file=heard), "show: reading"):
         step("reading campaign.h5")
@@ -48,7 +48,7 @@ def test_who_answers_at_once_says_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_in_a_terminal_it_is_one_line_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "QUIET", 0.01)
+    monkeypatch.setattr(progress, "QUIET", 0.01)
     heard = Heard()
     with Waiting(Console(file=heard, force_terminal=True), "lessons: reading"):
         step("lessons: [bold]126[/] targets")

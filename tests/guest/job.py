@@ -25,8 +25,9 @@ from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.places import trees
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.provenance import path_of
+from fsmatrix.backends.player.base import ENGINE_C, PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
-from fsmatrix.backends.player.player import ENGINE_C, PlayerOptions, engine_name, open_player
+from fsmatrix.backends.player.player import engine_name, open_player
 from fsmatrix.backends.system import mounts, signature
 from fsmatrix.cli.main import main as command_line
 

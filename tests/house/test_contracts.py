@@ -23,12 +23,11 @@ from fsmatrix.backends.base import BACKENDS, Backend
 from fsmatrix.backends.journal.proof import KINDS, Kind, NotProvenOurs
 from fsmatrix.results.audits import AUDITS, run_audits
 from fsmatrix.results.audits.base import Audit
-from fsmatrix.results.case import Case, Geometry
-from fsmatrix.results.currentjob import NO_JOB
 from fsmatrix.results.files.run.runfile import read_run, write_run
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.formats.base import FORMATS, ParseError, matching
-from fsmatrix.results.record import SEVERITIES, RunRecord
+from fsmatrix.results.process import NO_JOB
+from fsmatrix.results.record import SEVERITIES, Case, Geometry, RunRecord
 from fsmatrix.slurm.scheduler import SCHEDULERS, BatchJob, Scheduler
 from fsmatrix.suite.engines.base import Engine, EngineError, EngineKind
 from fsmatrix.suite.launchers.base import Launcher

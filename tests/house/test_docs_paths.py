@@ -88,7 +88,7 @@ def test_functions_of_the_analyses_are_there() -> None:
 
 def test_what_is_not_there_is_found() -> None:
     text = (
-        "`results/case.py` `results/files/` `case.py` `files/store.py` `fsmatrix.results.case`\n"
+        "`results/record.py` `results/files/` `run.py` `files/store.py` `fsmatrix.results.record`\n"
         "`results/no.py` `results/no/` `no.py` `no/store.py` `fsmatrix.results.no.case`\n"
         "`slurm/testbed/*.py` `slurm/no-*.py` out/runs state/<target>/ /etc/results/no\n"
         "<!-- generated: x -->\nresults/never.py\n<!-- end -->\n"

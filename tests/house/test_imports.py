@@ -30,7 +30,7 @@ MAY_IMPORT = {
 RANK_MODULES = (
     "suite/session",
     "suite/workloads/streams",
-    "backends/player/base.py",
+    "backends/player/player.py",
     "backends/player/ops.py",
     "backends/player/player.py",
     "backends/player/python",

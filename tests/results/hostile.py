@@ -14,9 +14,8 @@ import numpy as np
 from h5py import h5d, h5p, h5s, h5t
 
 from fsmatrix.results import histogram, iterations
-from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.files.hdf5 import hdf
-from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
+from fsmatrix.results.record import Case, Finding, Geometry, Latency, Monitor, Phase, RunRecord
 from tests import peak
 from tests.ranks import rank
 

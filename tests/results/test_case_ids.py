@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsmatrix.results.case import Case, Geometry, canonical_json, digest
+from fsmatrix.results.record import Case, Geometry, canonical_json, digest
 
 PLAIN = Case("xfs", "pattern", {"chunk_size": 4096, "direction": "read"}, Geometry(1, 2))
 RICH = Case(
@@ -58,7 +58,7 @@ def test_recorded_ids(case, case_id, work_id):
 @pytest.mark.parametrize("seed", ["0", "1", "4711"])
 def test_same_id_in_another_process(seed):
     program = (
-        "import json, sys; from fsmatrix.results.case import Case\n"
+        "import json, sys; from fsmatrix.results.record import Case\n"
         "print(json.dumps([[c.case_id, c.work_id] for c in "
         "map(Case.from_canonical, json.load(sys.stdin))]))"
     )

@@ -10,8 +10,7 @@ from typing import Any
 import h5py
 import pytest
 
-from fsmatrix.results.evidence.evidence import Evidence, Limits, Load, Note, OutputPlace
-from fsmatrix.results.evidence.rank import Rank
+from fsmatrix.results.evidence.evidence import Evidence, Limits, Load, Note, OutputPlace, Rank
 from fsmatrix.results.evidence.stored import StoredError, read
 from fsmatrix.results.files.hdf5.schema import InvalidRecordError, to_json
 from fsmatrix.results.files.run.runfile import read_run, write_run

@@ -13,7 +13,6 @@ import pytest
 import xarray as xr
 
 from fsmatrix.results import iterations
-from fsmatrix.results.case import Case
 from fsmatrix.results.files.campaign import campaignread, merge
 from fsmatrix.results.files.campaign.campaignfile import CampaignWriter
 from fsmatrix.results.files.hdf5.schema import DamagedFileError, ForeignFileError, NewerSchemaError
@@ -29,7 +28,7 @@ from fsmatrix.results.formats.base import (
     totals,
 )
 from fsmatrix.results.histogram import BINS
-from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
+from fsmatrix.results.record import Case, Finding, Latency, Phase, RunRecord
 from fsmatrix.suite.importing.imported import ContradictionError, Source, case_id, records
 
 WRITE = totals("write", 2.0, 1 << 20, 256)

@@ -14,14 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.results.case import Geometry
+from fsmatrix.results.record import Geometry
 from fsmatrix.slurm.slurm import Slurm
 from fsmatrix.suite.launchers.base import Launcher, LauncherError, Probe, find_library
 from fsmatrix.suite.registry import LAUNCHERS
-from fsmatrix.suite.session.client.client import Session
-from fsmatrix.suite.session.client.death import SessionError
-from fsmatrix.suite.session.programs import run
-from fsmatrix.suite.session.stopping import StopFlag
+from fsmatrix.suite.session.client.client import Session, SessionError
+from fsmatrix.suite.session.programs import StopFlag, run
 
 # Seconds of the program's life.  Open MPI 5.0.11's mpirun may hang, or end with status 1, if a
 # program that is no MPI program ends while its daemons still report its start.

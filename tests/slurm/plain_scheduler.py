@@ -12,8 +12,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from fsmatrix.results.currentjob import NO_JOB, CurrentJob
-from fsmatrix.results.process import Process
+from fsmatrix.results.process import NO_JOB, CurrentJob, Process
 from fsmatrix.slurm.scheduler import BatchJob, JobState, Scheduler
 
 

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.results.currentjob import CurrentJob
 from fsmatrix.results.files.lock import Holder
 from fsmatrix.results.files.store import Store
-from fsmatrix.results.process import Process
+from fsmatrix.results.process import CurrentJob, Process
 from tests.waiting import PATIENCE
 
 COMMANDS = ("sbatch", "squeue", "scancel", "scontrol", "sacct", "srun", "sinfo")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.cli import terminal
+from fsmatrix.cli import progress
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import Finding
 from fsmatrix.slurm.submission import status as looking
-from fsmatrix.slurm.submission import stored, submission, submitting
-from fsmatrix.slurm.submission.division import JOB_SECONDS, divide
+from fsmatrix.slurm.submission import submission, submitting
+from fsmatrix.slurm.submission.submission import JOB_SECONDS, divide
 from tests.slurm.paper import Paper, _submission, carry_out, planned, submit
 
 
@@ -35,9 +35,9 @@ def test_status_counts_runs_and_expects_an_end(tmp_path: Path) -> None:
     assert found.expected > datetime.now()
     by_key = {part.part.key: part for part in found.parts}
     assert (by_key[key].word, by_key[key].says) == ("running", "n1")
-    seen = (submission.folder(out) / stored.SEEN).stat().st_mtime_ns
+    seen = (submission.folder(out) / looking.SEEN).stat().st_mtime_ns
     assert looking.status(out, _submission(out), scheduler).tally == found.tally
-    assert (submission.folder(out) / stored.SEEN).stat().st_mtime_ns == seen
+    assert (submission.folder(out) / looking.SEEN).stat().st_mtime_ns == seen
 
 
 def test_a_batch_system_that_does_not_answer_leaves_the_runs_to_be_seen(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_failed_runs_are_named_with_their_reasons(
     assert len(found.failures) == 2
     assert {status for _, status, _ in found.failures} == {"failed"}
     assert len(commands.as_data(found)["failures"]) == 2
-    commands.show(terminal.console(), found, out)
+    commands.show(progress.console(), found, out)
     lines = capsys.readouterr().out.splitlines()
     assert f"{key} stopped: FAILED: it left no log ({key}-{job}.log)" in lines, "whole, in one line"
     assert any(line.startswith("failed 2 runs (") for line in lines)

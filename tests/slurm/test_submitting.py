@@ -20,7 +20,7 @@ from fsmatrix.slurm.scheduler import (
 )
 from fsmatrix.slurm.submission import status as looking
 from fsmatrix.slurm.submission import submission, submitting
-from fsmatrix.slurm.submission.division import JOB_SECONDS, divide, left
+from fsmatrix.slurm.submission.submission import JOB_SECONDS, divide, left
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import SiteFile

@@ -23,7 +23,7 @@ from fsmatrix.backends.testbed.base import LEFT
 from fsmatrix.cli.testbeds import testbed as cli
 from fsmatrix.slurm.testbed import make as testbed_make
 from fsmatrix.slurm.testbed import testbed as bed_module
-from fsmatrix.slurm.testbed.conf import LONGEST_DIRECTORY, conf_text
+from fsmatrix.slurm.testbed.make import LONGEST_DIRECTORY, conf_text
 from fsmatrix.slurm.testbed.testbed import (
     SlurmTestbed,
     SlurmTestbedOptions,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.record import Case, Geometry
 from fsmatrix.suite.workloads.dbench import Dbench, DbenchOptions
 
 ACCESS = PathAccess("directory", "t")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.record import Case, Geometry
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.io500 import Io500, Io500Options
 

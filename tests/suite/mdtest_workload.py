@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.record import Case, Geometry
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.engines.mdtest import read
 from fsmatrix.suite.workloads.base import Argv, Step

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.backends.access import PathAccess
+from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Kind, Place
-from fsmatrix.backends.player.player import PlayerOptions, open_player
-from fsmatrix.results.case import Case, Geometry
+from fsmatrix.backends.player.player import open_player
 from fsmatrix.results.histogram import sparse
+from fsmatrix.results.record import Case, Geometry
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Function, Step, Stream
 from fsmatrix.suite.workloads.replay import Replay

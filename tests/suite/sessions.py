@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.results.case import Geometry
+from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.registry import LAUNCHERS
-from fsmatrix.suite.run import provenance
+from fsmatrix.suite.run import environment
 from fsmatrix.suite.run.assemble import Settings
 from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.session.client.client import START_SECONDS, Session
 from fsmatrix.suite.session.messages import StepAnswer, StepCommand, in_rows
-from fsmatrix.suite.session.stopping import StopFlag
+from fsmatrix.suite.session.programs import StopFlag
 from fsmatrix.suite.session.survey import Where, addressed
 from fsmatrix.suite.session.wire import Arrays
 from tests import asking
@@ -77,7 +77,7 @@ def runner_on(session: Session, data: Path, out: Path, settings: Settings) -> Ru
         journal=out / "journal",
         settings=settings,
         session_id="s",
-        environment=provenance.of_session(session, {}),
+        environment=environment.of_session(session, {}),
         driver="posix",
         in_memory=False,
     )

@@ -18,9 +18,9 @@ from fsmatrix.results.evidence.trace import Frequent, Order, TraceStatistics
 from fsmatrix.traces.generators.page_cache import NAMES, generate
 from fsmatrix.traces.model import COLUMNS, UNKNOWN, Header
 from fsmatrix.traces.reader import opened
-from fsmatrix.traces.statistics import spectrum, timeline
-from fsmatrix.traces.statistics.classes import DIRECTORY, NONE, OTHER, classes, extension
-from fsmatrix.traces.statistics.spectrum import Spectrum
+from fsmatrix.traces.statistics import pages, timeline
+from fsmatrix.traces.statistics.kinds import DIRECTORY, NONE, OTHER, classes, extension
+from fsmatrix.traces.statistics.pages import Spectrum
 from fsmatrix.traces.statistics.survey import survey
 from fsmatrix.traces.writer import copy
 from tests import peak
@@ -282,7 +282,7 @@ def test_sizes_that_are_frequent() -> None:
 
 
 def test_many_sizes_are_rounded_down_by_at_most_a_64th(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spectrum, "MOST_VALUES", 1_000)
+    monkeypatch.setattr(pages, "MOST_VALUES", 1_000)
     values = np.random.default_rng(1).integers(1, 1 << 31, 20_000)
     of = Spectrum()
     for part in np.array_split(values, 30):

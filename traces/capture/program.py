@@ -14,7 +14,7 @@ from pathlib import Path
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.workfolder import work_folder
-from fsmatrix.traces.capture import snapshot, strace
+from fsmatrix.traces.capture import files, strace
 from fsmatrix.traces.model import Roots
 from fsmatrix.traces.writer import writing
 
@@ -57,7 +57,7 @@ def capture(
     """
     options()  # before anything takes time
     try:
-        sizes = snapshot.sizes(Roots([os.fsencode(root) for root in roots]))
+        sizes = files.sizes(Roots([os.fsencode(root) for root in roots]))
     except ValueError as error:
         raise ToolError(f"roots: {error}") from error
     folder = Path.cwd()

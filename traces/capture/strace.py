@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.traces.capture import descriptors, naming, opening, transfers, unseen
+from fsmatrix.traces.capture import descriptors, naming, opening, transfers
 from fsmatrix.traces.capture.files import Files, Sizes
 from fsmatrix.traces.capture.system import System
 from fsmatrix.traces.capture.text import (
@@ -33,7 +33,7 @@ HANDLERS: Mapping[str, Handler] = {
     **naming.HANDLERS,
     **descriptors.HANDLERS,
 }
-NAMES = tuple(dict.fromkeys((*HANDLERS, *unseen.NAMES)))  # of the calls that a capture looks at
+NAMES = tuple(dict.fromkeys((*HANDLERS, *transfers.NAMES)))  # of the calls that a capture looks at
 OPERATIONS = frozenset((*transfers.HANDLERS, *opening.HANDLERS, *naming.HANDLERS, "close"))
 ON_HANDLES = frozenset(transfers.HANDLERS) | {"close", "fstat", "fstat64", "getdents64"}
 MOST_HELD = 1 << 20  # events of processes whose maker is not known yet
@@ -174,7 +174,7 @@ def done(system: System, call: Call) -> None:
     """A call has ended, or its process has in it."""
     name = call.name
     handler = HANDLERS.get(name)
-    touching = name in unseen.TOUCHING or name in unseen.ALWAYS
+    touching = name in transfers.TOUCHING or name in transfers.ALWAYS
     if handler is None and not touching:
         return
     task = system.task(call.task)
@@ -185,7 +185,7 @@ def done(system: System, call: Call) -> None:
         if b"<" in call.arguments and name != "close":
             system.told(task, call, name in ON_HANDLES)
         if touching:
-            unseen.count(system, task, call)
+            transfers.count(system, task, call)
         if handler is not None:
             handler(system, task, call)
     except Malformed:

@@ -9,11 +9,9 @@ import numpy as np
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results.evidence.trace import TraceStatistics
 from fsmatrix.traces.model import Columns, Operations
-from fsmatrix.traces.statistics.classes import ClassCounts, classes
-from fsmatrix.traces.statistics.kinds import Kinds, moved_bytes
-from fsmatrix.traces.statistics.order import Places
+from fsmatrix.traces.statistics.kinds import ClassCounts, Kinds, classes, moved_bytes
 from fsmatrix.traces.statistics.pages import Pages
-from fsmatrix.traces.statistics.timeline import Clock, Map, Rates
+from fsmatrix.traces.statistics.timeline import Clock, Map, Places, Rates
 
 
 class _Survey:

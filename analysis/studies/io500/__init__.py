@@ -1,4 +1,4 @@
 """What a collection of IO500 submissions says: scores checked, families, phases, one's own run.
 
-From outside: `study`, `page`, `result`.
+From outside: `study`, `chart`, `result`.
 """

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from fsmatrix.backends.ceph.levels.crush import Redundancy, parse_redundancy
+from fsmatrix.backends.ceph.levels.levelstate import Redundancy, parse_redundancy
 from fsmatrix.results.evidence.values import Level
 
 FACTORS = frozenset({"storage_nodes", "interface"})

@@ -11,16 +11,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.base import ProvisionContext, choose_hosts
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
 from fsmatrix.backends.ceph.levels import levelstate
-from fsmatrix.backends.ceph.levels.crush import Host, Level, hosts_of, placement_refusal
 from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
-from fsmatrix.backends.ceph.levels.levelstate import Recorded
+from fsmatrix.backends.ceph.levels.levelstate import (
+    Host,
+    Level,
+    Recorded,
+    hosts_of,
+    placement_refusal,
+)
 from fsmatrix.backends.ceph.state import facts, placement
-from fsmatrix.backends.ceph.state.settle import settle
-from fsmatrix.backends.choose_hosts import choose_hosts
+from fsmatrix.backends.ceph.state.health import settle
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.evidence.values import Json, JsonObject, positive

@@ -25,8 +25,8 @@ from fsmatrix.backends.base import (
     ProvisionContext,
     Settled,
     Space,
+    choose_hosts,
 )
-from fsmatrix.backends.choose_hosts import choose_hosts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import DATA, Journal, make_tree, release_tree
@@ -36,8 +36,8 @@ from fsmatrix.backends.local.devices.attempts import attempt
 from fsmatrix.backends.local.devices.emulated import Adapter, DevicesOptions
 from fsmatrix.backends.local.directory import Directory, DirectoryOptions, space_of
 from fsmatrix.backends.system import devices
+from fsmatrix.backends.system.files.residency import expand
 from fsmatrix.backends.system.files.trusted import shared_refusal
-from fsmatrix.backends.system.files.written import expand
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.system.workfolder import remove_tree
 from fsmatrix.results.evidence.deployment import NONE, Deployment

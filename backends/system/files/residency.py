@@ -3,11 +3,145 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import fcntl
 import mmap
 import os
+import re
+import socket
+import struct
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
+from string import Template
 
+from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system.libc import libc
+
+# Which parts of a file were really written: FIEMAP (linux/fiemap.h).
+
+
+_FS_IOC_FIEMAP = 0xC020660B
+_HEADER = struct.Struct("=QQIIII")  # start, length, flags, mapped, room, reserved
+_EXTENT = struct.Struct("=QQQQQIIII")  # logical, physical, length, 2 reserved, flags, 3 reserved
+_SYNC = 1
+_LAST, _UNWRITTEN = 0x1, 0x800
+_ROOM = 128  # extents asked for at once
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of a file, bytes."""
+
+    offset: int
+    length: int
+
+
+def unwritten(descriptor: int) -> list[Span] | None:
+    """Holes and allocated but never written parts of a file; None if not knowable here."""
+    size = os.fstat(descriptor).st_size
+    gaps: list[Span] = []
+    position, last = 0, size == 0
+    while position < size and not last:
+        extents = _ask(descriptor, position, size - position)
+        if extents is None:
+            return None
+        if not extents:
+            break
+        for offset, length, flags in extents:
+            if offset > position:
+                gaps.append(Span(position, min(offset, size) - position))
+            if flags & _UNWRITTEN:
+                gaps.append(Span(max(offset, position), min(offset + length, size) - offset))
+            position = max(position, offset + length)
+            last = bool(flags & _LAST)
+    if position < size:
+        gaps.append(Span(position, size - position))
+    return gaps
+
+
+def _ask(descriptor: int, start: int, length: int) -> list[tuple[int, int, int]] | None:
+    """(offset, length, flags) of up to 128 extents."""
+    buffer = bytearray(_HEADER.size + _ROOM * _EXTENT.size)
+    _HEADER.pack_into(buffer, 0, start, length, _SYNC, 0, _ROOM, 0)
+    try:
+        fcntl.ioctl(descriptor, _FS_IOC_FIEMAP, buffer)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL):
+            return None
+        raise
+    extents = []
+    for number in range(_HEADER.unpack_from(buffer)[3]):
+        fields = _EXTENT.unpack_from(buffer, _HEADER.size + number * _EXTENT.size)
+        extents.append((fields[0], fields[2], fields[5]))
+    return extents
+
+
+# Paths as people write them: ~ and variables, replaced where the path is used, on that machine.
+
+
+_BEGIN = re.compile(r"(~|\$\w+|\$\{\w+\})(?:/(.*))?", re.DOTALL | re.ASCII)
+ALLOWED = "absolute, or begin with ~ or a variable such as $HOME or $SCRATCH"
+
+
+def wrong(path: str) -> str:
+    """Why a text is no such path (empty: it is one).  No variable is looked up."""
+    if "\0" in path:
+        return f"path {path!r} must not contain a NUL character"
+    if not path.startswith(("/", "$")) and not _BEGIN.fullmatch(path):
+        return f"path {path!r} must be {ALLOWED}"
+    if not Template(path).is_valid():
+        return f"path {path!r} has a $ that begins no variable: write $$ for the sign itself"
+    return ""
+
+
+def expand(path: str, follow: bool = True) -> Path:
+    """The path that is meant here.
+
+    `follow`: without the links in what ~ or a first variable stands for; with them it tells who
+    could lead it elsewhere.  BackendError if it is no such path, a variable is not set here, or
+    what comes out is not absolute.  TMPDIR is /tmp where it is not set.
+    """
+    if reason := wrong(path):
+        raise BackendError(reason)
+    match = _BEGIN.fullmatch(path)
+    if match is None:
+        return _absolute(_replaced(path, path), path)
+    begin = "$HOME" if match[1] == "~" else match[1]
+    _absolute(_replaced(begin + path[len(match[1]) :], path), path)  # the whole, for its error
+    base = Path(_replaced(begin, path))
+    return (base.resolve() if follow else base) / _replaced(match[2] or "", path).lstrip("/")
+
+
+def place_of(file: str) -> Path:
+    """As `expand`, of a file that may not be there: its folder without links."""
+    place = expand(file)
+    return place.parent.resolve() / place.name
+
+
+def _absolute(text: str, path: str) -> Path:
+    if not text.startswith("/"):
+        raise BackendError(f"{path}: {text!r} on {socket.gethostname()} is not an absolute path")
+    return Path(text)
+
+
+def _replaced(text: str, path: str) -> str:
+    names = Template(text).get_identifiers()
+    values = {name: os.environ.get(name) or _default(name) for name in names}
+    for name, value in values.items():
+        if not value:
+            raise BackendError(f"{path}: ${name} is not set on {socket.gethostname()}")
+    return Template(text).substitute(values)
+
+
+def _default(name: str) -> str:
+    if name == "HOME":
+        try:
+            return str(Path.home())
+        except RuntimeError:
+            return ""
+    return "/tmp" if name == "TMPDIR" else ""
+
 
 _CACHESTAT = 451  # the system call's number on all architectures, Linux 6.5 and later
 _WINDOW = 1 << 30  # bytes mapped at once for mincore

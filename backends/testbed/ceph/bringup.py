@@ -25,7 +25,7 @@ from fsmatrix.backends.local import images
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.cgroups import throttle
 from fsmatrix.backends.system.cgroups.throttle import Hierarchy, Limits
-from fsmatrix.backends.testbed import daemons, network, sockets
+from fsmatrix.backends.testbed import daemons, network, process
 from fsmatrix.backends.testbed.ceph import health
 from fsmatrix.backends.testbed.ceph.options import (
     DRIVES,
@@ -37,9 +37,8 @@ from fsmatrix.backends.testbed.ceph.options import (
     placement,
 )
 from fsmatrix.backends.testbed.daemons import Launch
-from fsmatrix.backends.testbed.home import Home
+from fsmatrix.backends.testbed.home import Home, Steps
 from fsmatrix.backends.testbed.network import Network
-from fsmatrix.backends.testbed.steps import Steps
 from fsmatrix.results.evidence.values import Json, JsonObject
 
 # Emulated drives: a loop device on an image of its own, and a cgroup that limits it.
@@ -312,7 +311,7 @@ class Making:
             Place(osd, options.node_of(osd), self.network.nodes[options.node_of(osd) - 1])
             for osd in range(options.osds)
         ]
-        folder = sockets.make(home, self.bed, "osd.999.asok")
+        folder = process.make(home, self.bed, "osd.999.asok")
         home.conf.write_text(
             conf_text(home.folder, self.fsid, options, self.network.address, places, folder)
         )

@@ -32,18 +32,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fsmatrix.backends.base import SpeedEstimate
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.state.placement import wait_for_stats
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof, rollback
 from fsmatrix.backends.journal.journal import Entry
-from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.backends.system.cgroups import throttle
 from fsmatrix.backends.system.cgroups.throttle import Limits
 from fsmatrix.backends.testbed import base, process
 from fsmatrix.backends.testbed.base import StorageTestbed, lacking
-from fsmatrix.backends.testbed.ceph import bringup, health
+from fsmatrix.backends.testbed.ceph import bringup
+from fsmatrix.backends.testbed.ceph.health import all_clean, checks, serving
 from fsmatrix.backends.testbed.ceph.options import (
     CODED,
     DATA,
@@ -53,8 +54,7 @@ from fsmatrix.backends.testbed.ceph.options import (
     CephTestbedOptions,
 )
 from fsmatrix.backends.testbed.daemons import Daemon
-from fsmatrix.backends.testbed.home import Home, Kind
-from fsmatrix.backends.testbed.steps import Steps
+from fsmatrix.backends.testbed.home import Home, Kind, Steps
 from fsmatrix.results.evidence.values import Json, JsonObject, Scalar, text
 
 # Take a Ceph down: everything that its bed's journal names, and nothing else.
@@ -202,7 +202,7 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         """`health`; waits at most STATUS_WITHIN seconds for the cluster."""
         try:
             with self.cluster(STATUS_WITHIN) as cluster:
-                raised = sorted(health.checks(cluster).items())
+                raised = sorted(checks(cluster).items())
         except CephError as error:
             return {"health": [str(error)]}
         return {"health": [f"{code}: {text}" for code, text in raised]}
@@ -235,10 +235,10 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         with self.cluster() as cluster:
             while time.monotonic() < deadline:
                 up_now = int(cluster.mon("osd stat")["num_up_osds"])
-                raised = health.checks(cluster)
-                if up_now == self.options.osds and not raised and health.serving(cluster):
+                raised = checks(cluster)
+                if up_now == self.options.osds and not raised and serving(cluster):
                     wait_for_stats(cluster, range(self.options.osds), deadline)
-                    if health.all_clean(cluster):
+                    if all_clean(cluster):
                         return
                 reason = f"{up_now} of {self.options.osds} OSDs up; {'; '.join(raised.values())}"
                 time.sleep(0.1)

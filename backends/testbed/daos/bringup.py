@@ -19,13 +19,12 @@ from fsmatrix.backends.daos.tools.dmg import Control
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import mounts, tools
-from fsmatrix.backends.testbed import daemons, network, sockets
+from fsmatrix.backends.testbed import daemons, network, process
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.daos import conf, nodes
 from fsmatrix.backends.testbed.daos.options import DaosTestbedOptions
-from fsmatrix.backends.testbed.home import Home
+from fsmatrix.backends.testbed.home import Home, Steps
 from fsmatrix.backends.testbed.network import Network
-from fsmatrix.backends.testbed.steps import Steps
 from fsmatrix.results.evidence.values import Json, JsonObject
 
 UP_WITHIN = 180.0  # seconds for each step; a bound for engines that poll on all cores, no measure
@@ -150,7 +149,7 @@ class Making:
         return sum(member.state == JOINED for member in members)
 
     def _agent(self) -> Path:
-        folder = sockets.make(self.home, self.bed, AGENT_SOCKET)
+        folder = process.make(self.home, self.bed, AGENT_SOCKET)
         path, log = self.home.folder / "daos_agent.yml", self.home.folder / "log" / "agent.log"
         path.write_text(conf.text(conf.agent(self.network, folder, log)))
         argv = (self._program("daos_agent", "agent"), "--config-path", str(path), "start")

@@ -29,10 +29,10 @@ from pathlib import Path
 
 import psutil
 
+from fsmatrix.backends.base import SpeedEstimate
 from fsmatrix.backends.daos.tools.dmg import Control
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
-from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.backends.system import mounts, rights, tools
 from fsmatrix.backends.system.rights import Capability
 from fsmatrix.backends.testbed import base
@@ -40,8 +40,7 @@ from fsmatrix.backends.testbed.base import StorageTestbed, lacking, left_alone
 from fsmatrix.backends.testbed.daemons import Daemon
 from fsmatrix.backends.testbed.daos import bringup, conf, nodes
 from fsmatrix.backends.testbed.daos.options import GIB, DaosTestbedOptions
-from fsmatrix.backends.testbed.home import Home, Kind
-from fsmatrix.backends.testbed.steps import Steps
+from fsmatrix.backends.testbed.home import Home, Kind, Steps
 from fsmatrix.results.evidence.values import Json, JsonObject, Scalar, inside, text, wholes
 
 __all__ = ["DaosTestbed", "DaosTestbedOptions", "down", "missing", "status", "up"]

@@ -1,4 +1,4 @@
 """The campaign file: all runs in long form (docs/results.md), made, opened, read back.
 
-From outside: `campaignopen`, `campaignread`, `campaignspec`, `merge`, `rows`.
+From outside: `campaignread`, `campaignfile`, `merge`, `rows`.
 """

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 from fsmatrix.results import histogram, iterations
-from fsmatrix.results.files.campaign.campaignspec import LATER, NUMBERS, RAGGED, TEXTS
+from fsmatrix.results.files.campaign.campaignfile import LATER, NUMBERS, RAGGED, TEXTS
 from fsmatrix.results.files.hdf5.hdf import Source
 from fsmatrix.results.files.hdf5.schema import DamagedFileError, from_json
 from fsmatrix.results.files.run.recordcheck import STATES

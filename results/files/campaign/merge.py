@@ -12,7 +12,7 @@ import h5py
 from fsmatrix.results.files import atomic_write
 from fsmatrix.results.files.campaign.campaignfile import CampaignWriter, entry_of
 from fsmatrix.results.files.hdf5 import hdf
-from fsmatrix.results.files.hdf5.fault_tolerant_file import FaultTolerantFile
+from fsmatrix.results.files.hdf5.hdf import FaultTolerantFile
 from fsmatrix.results.files.run import recordcheck
 from fsmatrix.results.files.safefile import ResultError
 

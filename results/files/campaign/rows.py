@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.results import histogram, iterations
-from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.lhcb import analysed
 from fsmatrix.results.evidence.replay import replayed
 from fsmatrix.results.files.campaign import observed, usage
@@ -18,6 +17,7 @@ from fsmatrix.results.record import (
     FSYNC,
     SEVERITIES,
     TOTAL,
+    Case,
     Finding,
     Integers,
     Phase,

@@ -15,12 +15,11 @@ from typing import get_args
 import numpy as np
 
 from fsmatrix.results import iterations
-from fsmatrix.results.case import ID_LENGTH, digest
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.files.run import phases, runfile
 from fsmatrix.results.files.safefile import ResultError
-from fsmatrix.results.record import SEVERITIES, Phase, RunRecord, Status
+from fsmatrix.results.record import ID_LENGTH, SEVERITIES, Phase, RunRecord, Status, digest
 
 STATES = get_args(Status)
 NUMBER = 1 << 31  # repetitions, attempts, blocks are below

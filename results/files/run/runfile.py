@@ -8,8 +8,7 @@ from typing import Any
 
 import h5py
 
-from fsmatrix.results.evidence.evidence import Evidence
-from fsmatrix.results.evidence.rank import Rank
+from fsmatrix.results.evidence.evidence import Evidence, Rank
 from fsmatrix.results.evidence.stored import StoredError, read
 from fsmatrix.results.files import atomic_write
 from fsmatrix.results.files.hdf5 import hdf

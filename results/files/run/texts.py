@@ -13,9 +13,8 @@ from collections.abc import Mapping, Sequence
 import h5py
 import numpy as np
 
-from fsmatrix.results.files.hdf5.columns import Appender, Table
 from fsmatrix.results.files.hdf5.hdf import NO_VARIABLE, Group, Source
-from fsmatrix.results.files.hdf5.schema import decode_text
+from fsmatrix.results.files.hdf5.schema import Appender, Table, decode_text
 from fsmatrix.results.files.run import phases
 
 GROUP = "texts"

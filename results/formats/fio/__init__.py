@@ -44,7 +44,14 @@ from fsmatrix.results.formats.fio.job import (
     seconds_of,
     size_of,
 )
-from fsmatrix.results.formats.fio.options import told_options, traps
+from fsmatrix.results.formats.fio.options import (
+    final,
+    longest,
+    options_of,
+    printed,
+    told_options,
+    traps,
+)
 from fsmatrix.results.formats.fio.phase import (
     LATENCIES_DIFFER,
     in_turn,
@@ -52,7 +59,6 @@ from fsmatrix.results.formats.fio.phase import (
     phase_of,
     unknown_turns,
 )
-from fsmatrix.results.formats.fio.states import final, longest, options_of, printed
 from fsmatrix.results.record import Phase
 from fsmatrix.results.units import format_size
 

@@ -31,7 +31,7 @@ from fsmatrix.results.formats.io500.check import (
     differences,
     recomputed,
 )
-from fsmatrix.results.formats.io500.score import GIB, KILO
+from fsmatrix.results.formats.io500.declared import GIB, KILO
 from fsmatrix.results.formats.io500.text import (
     Entry,
     Scores,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.formats.io500.score import BANDWIDTHS, RATES
+from fsmatrix.results.formats.io500.declared import BANDWIDTHS, RATES
 from fsmatrix.results.formats.io500.text import Entry, Scores
 
 HALF_DIGIT = 5e-7  # of scores as they are printed now: six decimals

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fsmatrix.results.formats.base import ParseError
-from fsmatrix.results.formats.io500.score import PHASES
+from fsmatrix.results.formats.io500.declared import PHASES
 
 _VALUE = r"(\d{1,18}\.\d{1,9})"
 _INVALID = r"( \[INVALID\])?"

@@ -23,9 +23,8 @@ from fsmatrix.results.formats.base import (
 from fsmatrix.results.formats.ior.as_csv import HEADER, RankTimes, parse_ranks, read_csv
 from fsmatrix.results.formats.ior.as_json import read_json
 from fsmatrix.results.formats.ior.as_text import BANNER, read_text
-from fsmatrix.results.formats.ior.failure import failure_of
 from fsmatrix.results.formats.ior.model import Output
-from fsmatrix.results.formats.ior.result import result
+from fsmatrix.results.formats.ior.result import failure_of, result
 
 __all__ = ["FORMATS", "RankTimes", "failure_of", "parse", "parse_ranks"]
 

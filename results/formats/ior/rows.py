@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fsmatrix.results.formats.ior.argv import settings as settings_of_argv
 from fsmatrix.results.formats.ior.model import (
     KIB,
     MIB,
@@ -22,6 +21,7 @@ from fsmatrix.results.formats.ior.model import (
     count_of,
     whole,
 )
+from fsmatrix.results.formats.ior.model import settings as settings_of_argv
 
 LARGEST = (1 << 63) - 1
 ROUNDED = 6  # bytes: half of 0.01 KiB

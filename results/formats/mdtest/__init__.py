@@ -23,8 +23,8 @@ from fsmatrix.results.formats.base import (
     totals,
 )
 from fsmatrix.results.formats.mdtest.argv import Tree
+from fsmatrix.results.formats.mdtest.derived import Ranks, read_ranks
 from fsmatrix.results.formats.mdtest.phases import Phases
-from fsmatrix.results.formats.mdtest.ranks import Ranks, read_ranks
 from fsmatrix.results.formats.mdtest.text import LAUNCHED, NAMES, Problem, Run, Test, runs_of
 from fsmatrix.results.record import Phase
 
@@ -73,7 +73,7 @@ def parse(text: str, source: str) -> list[Parsed]:
 def parse_with_ranks(
     text: str, ranks: str, source: str, created: int | None = None
 ) -> list[Parsed]:
-    """As `parse`; `ranks` is the text of its `--saveRankPerformanceDetails`, if there is one.
+    """As `parse`; `derived` is the text of its `--saveRankPerformanceDetails`, if there is one.
 
     `created`: files that another run of mdtest created for this one, all tasks together.
 

@@ -20,6 +20,7 @@ from fsmatrix.results.formats.base import Note, agrees, totals
 from fsmatrix.results.formats.mdtest.argv import Tree
 from fsmatrix.results.formats.mdtest.derived import (
     COARSE,
+    Ranks,
     Unknown,
     creating,
     derived,
@@ -30,7 +31,6 @@ from fsmatrix.results.formats.mdtest.derived import (
     status_lost,
     uncertain,
 )
-from fsmatrix.results.formats.mdtest.ranks import Ranks
 from fsmatrix.results.formats.mdtest.text import (
     HALF_DIGIT,
     NAMES,

@@ -19,13 +19,11 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.tokens import KeyToken, ScalarToken
 
-from fsmatrix.results.case import canonical_json
-from fsmatrix.results.evidence.evidence import Evidence
-from fsmatrix.results.evidence.rank import Rank
+from fsmatrix.results.evidence.evidence import Evidence, Rank
 from fsmatrix.results.evidence.stored import Stored, StoredError, read
 from fsmatrix.results.evidence.values import Json, JsonObject, inside
 from fsmatrix.results.files.run.recordcheck import ANONYMISED
-from fsmatrix.results.record import Finding, Monitor, Phase, RunRecord
+from fsmatrix.results.record import Finding, Monitor, Phase, RunRecord, canonical_json
 from fsmatrix.results.sharing.anonymise.vocabulary import (
     COMMON,
     COMMON_PARTS,

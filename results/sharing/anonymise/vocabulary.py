@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 
-from fsmatrix.results.files.campaign import campaignspec, rows
+from fsmatrix.results.files.campaign import campaignfile, rows
 from fsmatrix.results.record import Finding, Monitor, Phase, RunRecord
 
 # What `anonymise` knows beforehand: which fields hold what, and what may stay.
@@ -89,9 +89,9 @@ ORDINARY = frozenset(
         *rows.METADATA_PHASES,
         *rows.DATA_KINDS,
         *(field.name for kind in (RunRecord, Phase, Finding, Monitor) for field in fields(kind)),
-        *campaignspec.NUMBERS,
-        *campaignspec.TEXTS,
-        *campaignspec.reserved(),
+        *campaignfile.NUMBERS,
+        *campaignfile.TEXTS,
+        *campaignfile.reserved(),
     }
 )
 

@@ -22,8 +22,7 @@ from fsmatrix.suite.oltp.account import OltpError
 from fsmatrix.suite.oltp.clients import LOG, SCRIPTS, Users
 from fsmatrix.suite.oltp.rows import Constants
 from fsmatrix.suite.oltp.sqlite.database import Database, sentence
-from fsmatrix.suite.oltp.sqlite.draws import Draws
-from fsmatrix.suite.oltp.sqlite.transactions import TRANSACTIONS, perform
+from fsmatrix.suite.oltp.sqlite.transactions import TRANSACTIONS, Draws, perform
 
 NAMES = tuple(SCRIPTS)
 WEIGHTS = [weight for weight, _ in SCRIPTS.values()]

@@ -1,4 +1,4 @@
 """A session as the conductor sees it: started, asked, ended by pid whatever happens.
 
-From outside: `client`, `death`, `orphaned_sessions`, `loopback`.
+From outside: `client`, `orphaned_sessions`, `loopback`.
 """

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from fsmatrix.backends.player.base import Player, PlayerOptions
 from fsmatrix.backends.player.ops import DRIVERS
-from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
+from fsmatrix.backends.player.player import open_player
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import Playing
 from fsmatrix.suite.session.players.subprocess_player import SubprocessPlayer

@@ -15,15 +15,14 @@ from typing import Annotated, ClassVar
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator
 
 from fsmatrix.backends.access import Access
-from fsmatrix.results.case import Case
 from fsmatrix.results.formats import dbench as output_format
 from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.formats.dbench.nodes import NodeRun, merge
+from fsmatrix.results.record import Case
 from fsmatrix.results.units import Duration
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Argv, Footprint, Output, Step, Workload, WorkloadOptions
-from fsmatrix.suite.workloads.dbench.loadfile import Loadfile, Survey, loadfile
-from fsmatrix.suite.workloads.dbench.words import REFUSED, WORDS
+from fsmatrix.suite.workloads.dbench.loadfile import REFUSED, WORDS, Loadfile, Survey, loadfile
 
 PHASE = "mixed"
 LOADFILE_STEP = "loadfile"

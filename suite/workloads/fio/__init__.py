@@ -18,10 +18,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 from fsmatrix.backends.access import Access
-from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.formats.fio.merge import merge
 from fsmatrix.results.formats.fio.options import FEWEST_OBJECTS, LARGEST_OBJECT
+from fsmatrix.results.record import Case
 from fsmatrix.results.units import format_size
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Footprint, Output, Step, Workload, WorkloadOptions
@@ -32,7 +32,7 @@ from fsmatrix.suite.workloads.fio.argv import (
     files_of_job,
     size_of_job,
 )
-from fsmatrix.suite.workloads.fio.node import run_of_node
+from fsmatrix.suite.workloads.fio.job import run_of_node
 from fsmatrix.suite.workloads.fio.options import FioOptions
 
 DIRECT_UNIT = 512

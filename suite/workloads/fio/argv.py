@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from fsmatrix.backends.access import Access, DeviceAccess, DfsAccess, RadosAccess
-from fsmatrix.results.case import Case
 from fsmatrix.results.formats.fio.options import FEWEST_OBJECTS, LARGEST_OBJECT, MIB
+from fsmatrix.results.record import Case
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Argv
 from fsmatrix.suite.workloads.fio.options import FioOptions

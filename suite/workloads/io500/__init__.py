@@ -20,14 +20,13 @@ import numpy as np
 
 from fsmatrix.backends.access import Access
 from fsmatrix.results import record
-from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.formats.base import Note, Parsed
-from fsmatrix.results.formats.io500.score import GIB, KILO, score
-from fsmatrix.results.formats.io500.score import PHASES as SCORED
+from fsmatrix.results.formats.io500.declared import GIB, KILO, score
+from fsmatrix.results.formats.io500.declared import PHASES as SCORED
 from fsmatrix.results.formats.ior import failure_of
-from fsmatrix.results.record import Phase
+from fsmatrix.results.record import Case, Phase
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.engines.ior_mdtest import NAME as PROGRAMS
 from fsmatrix.suite.workloads.base import Footprint, Output, Step, Workload, WorkloadOptions

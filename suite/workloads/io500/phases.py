@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from fsmatrix.backends.player.ops import MAX_OP_BYTES
-from fsmatrix.results.case import Geometry
 from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.record import Geometry
 from fsmatrix.results.units import PositiveSize, format_size
 from fsmatrix.suite.workloads.base import Function, Step, WorkloadOptions
 from fsmatrix.suite.workloads.streams.io500 import Wanted

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fsmatrix.results.case import Geometry
 from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.record import Phase
+from fsmatrix.results.record import Geometry, Phase
 from fsmatrix.suite.workloads.base import Step, Stream
 from fsmatrix.suite.workloads.io500.phases import (
     BY_NAME,

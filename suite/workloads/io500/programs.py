@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
+from fsmatrix.results.record import Case
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.engines.ior import RANDOM_OFFSETS, RANKS_CSV
 from fsmatrix.suite.engines.ior_mdtest import FEATURE, mdtest_of

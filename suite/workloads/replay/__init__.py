@@ -15,11 +15,10 @@ import numpy as np
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.player.ops import DRIVERS, Kind
-from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.replay import FACT
 from fsmatrix.results.evidence.values import inside
 from fsmatrix.results.formats.base import Parsed
-from fsmatrix.results.record import Phase
+from fsmatrix.results.record import Case, Phase
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import (
     Footprint,

@@ -10,8 +10,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from fsmatrix.analysis.acceptance.acceptance import acceptance
-from fsmatrix.analysis.acceptance.conditions import Condition, outcomes, parse
+from fsmatrix.analysis.acceptance.acceptance import Condition, acceptance, outcomes, parse
 from fsmatrix.analysis.acceptance.history import history
 from fsmatrix.analysis.acceptance.result import Change, History, changes
 from fsmatrix.analysis.comparison.rows import VerdictOptions, together

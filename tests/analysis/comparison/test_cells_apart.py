@@ -12,8 +12,7 @@ from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.draw.panels import CellGroup, Layout
 from fsmatrix.analysis.report import pivot
-from fsmatrix.results.case import Geometry
-from fsmatrix.results.record import RunRecord
+from fsmatrix.results.record import Geometry, RunRecord
 from tests.analysis.campaigns import phase, record, write
 
 RNG = np.random.default_rng(3)

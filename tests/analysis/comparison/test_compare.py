@@ -15,7 +15,7 @@ from fsmatrix.analysis.comparison.compare import Comparison, compare, comparison
 from fsmatrix.analysis.comparison.compared import OPPOSED, SINGLE
 from fsmatrix.analysis.comparison.rows import ComparisonOptions, together
 from fsmatrix.analysis.lessons.lessons import lessons
-from fsmatrix.analysis.lessons.overall import TOGETHER
+from fsmatrix.analysis.lessons.standings import TOGETHER
 from fsmatrix.analysis.report.sections import results
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.stats.testing.tests import Correction

@@ -14,8 +14,7 @@ import pytest
 from fsmatrix.analysis.report.report import write_report
 from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.estimates import intervals
-from fsmatrix.results.case import Geometry
-from fsmatrix.results.record import RunRecord
+from fsmatrix.results.record import Geometry, RunRecord
 from tests.analysis import campaigns
 from tests.analysis.commands import call
 

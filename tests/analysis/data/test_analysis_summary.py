@@ -16,7 +16,7 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.data import load, summary
 from fsmatrix.analysis.draw import panels
 from fsmatrix.analysis.report.table import doubts, in_terminal, usual_tables
-from fsmatrix.cli.terminal import Terminal
+from fsmatrix.cli.progress import Terminal
 from fsmatrix.results.files.hdf5 import schema
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.record import Finding, RunRecord

@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 import pytest
 
-from fsmatrix.analysis.acceptance.conditions import Condition, Outcome
-from fsmatrix.analysis.acceptance.conditions import State as Acceptance
+from fsmatrix.analysis.acceptance.acceptance import Condition, Outcome
+from fsmatrix.analysis.acceptance.acceptance import State as Acceptance
 from fsmatrix.analysis.lessons.result import FORMER
 from fsmatrix.analysis.lessons.words import STATES
 from fsmatrix.analysis.questions.bottleneck import result as bottleneck

@@ -22,7 +22,7 @@ from fsmatrix.backends.ceph.options import (
     RadosOptions,
 )
 from fsmatrix.backends.ceph.rados import Rados
-from fsmatrix.backends.ceph.state import facts, health, network, settle
+from fsmatrix.backends.ceph.state import facts, health, network
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import provenance
 from fsmatrix.backends.local.mounts import mounting
@@ -285,7 +285,7 @@ def test_ailments(answer: Any, expected: list[str]) -> None:
     ],
 )
 def test_what_is_quiet(state: dict[str, Any], quiet: bool) -> None:
-    assert settle.is_quiet(state) is quiet
+    assert health.is_quiet(state) is quiet
 
 
 @pytest.mark.parametrize(

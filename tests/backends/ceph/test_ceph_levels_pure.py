@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends import base
-from fsmatrix.backends.ceph.levels.crush import (
+from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
+from fsmatrix.backends.ceph.levels.levelstate import (
     Host,
     Level,
     hosts_of,
@@ -16,7 +17,6 @@ from fsmatrix.backends.ceph.levels.crush import (
     placement_refusal,
     removing,
 )
-from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
 
 TREE = {
     "nodes": [

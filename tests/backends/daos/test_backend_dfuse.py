@@ -20,7 +20,7 @@ from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import trees
 from fsmatrix.backends.daos.dfuse import DaosDfuse
-from fsmatrix.backends.daos.mounts import program
+from fsmatrix.backends.daos.mounts import dfuse_mount
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import mounts
 from tests.backends.daos.dfuse_targets import client_of, dfuse, mounting
@@ -79,7 +79,7 @@ def test_how_dfuse_is_called(standin: Standin) -> None:
     options = dfuse(
         caching="disabled", multi_user=True, thread_count=8, eq_count=2, system="s"
     ).options
-    argv = program.argv({**details, "flags": options.flags})  # type: ignore[attr-defined]
+    argv = dfuse_mount.argv({**details, "flags": options.flags})  # type: ignore[attr-defined]
     assert argv[0].endswith("/standins/dfuse")
     assert argv[1:6] == [
         *("--foreground", "--mountpoint=/m", "--pool=p", "--container=c", "--sys-name=s"),
@@ -104,10 +104,10 @@ def test_what_makes_two_mounts_differ_is_a_coordinate(standin: Standin) -> None:
 
 
 def test_no_dfuse(standin: Standin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "PROGRAM", "no-such-dfuse")
+    monkeypatch.setattr(dfuse_mount, "PROGRAM", "no-such-dfuse")
     assert "no `dfuse` on PATH" in dfuse().refusal()
     # the machine may have some
-    monkeypatch.setattr(program, "is_dfuse", lambda _mount: False)
+    monkeypatch.setattr(dfuse_mount, "is_dfuse", lambda _mount: False)
     usable = DaosDfuse.check()
     assert not usable.ok
     assert "install DAOS's client" in usable.reason
@@ -159,7 +159,7 @@ def test_a_level_of_caching(
 ) -> None:
     backend = dfuse()
     with attached(backend, context, {"caching": caching}) as access:
-        words = program.argv(access.details)
+        words = dfuse_mount.argv(access.details)
         assert [word for word in words if "able" in word] == flags
         assert backend.describe(access)["caching"] == caching
         file = Path(access.path, "file")
@@ -287,7 +287,7 @@ def test_dfuse_that_fails_says_why(standin: Standin, context: ProvisionContext) 
 def test_a_pool_that_is_lost_before_the_mount(
     standin: Standin, context: ProvisionContext, fast: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program, "MOUNT_DEADLINE", 4.0)
+    monkeypatch.setattr(dfuse_mount, "MOUNT_DEADLINE", 4.0)
     backend = dfuse()
     access = backend.provision({}, context)
     (standin.folder / "hang").touch()

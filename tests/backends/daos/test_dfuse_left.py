@@ -15,7 +15,7 @@ import pytest
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos.mounts import program
+from fsmatrix.backends.daos.mounts import dfuse_mount
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import undo_pending
@@ -29,10 +29,10 @@ from tests.backends.daos_standin import THEIRS, Standin
 def theirs(standin: Standin, point: Path, *flags: str) -> Iterator[Path]:
     """A mount of a container that is not the suite's, made by somebody else."""
     point.mkdir()
-    argv = program.argv(
+    argv = dfuse_mount.argv(
         {"point": point, "pool": "bench", "container": "posix1", "system": "", "flags": flags}
     )
-    program.start(argv, point)
+    dfuse_mount.start(argv, point)
     try:
         yield point
     finally:
@@ -121,7 +121,7 @@ def crashed(standin: Standin, tmp_path: Path) -> Iterator[PathAccess]:
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     access = PathAccess.from_json(json.loads(killed.stdout))
     yield access
-    fuse.detach(Path(access.details["point"]), program.argv(access.details))
+    fuse.detach(Path(access.details["point"]), dfuse_mount.argv(access.details))
 
 
 @mounting
@@ -129,7 +129,7 @@ def crashed(standin: Standin, tmp_path: Path) -> Iterator[PathAccess]:
 def test_a_crash_is_undone(
     standin: Standin, crashed: PathAccess, tmp_path: Path, client: str
 ) -> None:
-    point, argv = crashed.details["point"], program.argv(crashed.details)
+    point, argv = crashed.details["point"], dfuse_mount.argv(crashed.details)
     (label,) = standin.ours
     if client == "is dead":
         os.kill(client_of(crashed), signal.SIGKILL)
@@ -161,15 +161,15 @@ def test_a_client_of_another_store_is_left_alone(
     standin: Standin, crashed: PathAccess, tmp_path: Path
 ) -> None:
     """It has our very arguments, but not our proof in its environment."""
-    point, argv = Path(crashed.details["point"]), program.argv(crashed.details)
+    point, argv = Path(crashed.details["point"]), dfuse_mount.argv(crashed.details)
     fuse.detach(point, argv)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FSMATRIX_STORE", "0" * 32)
-        pid = program.start(argv, point)
+        pid = dfuse_mount.start(argv, point)
     said = undo_pending(tmp_path / "journal")
     assert f"left alone: process {pid} is not of this results directory: not ended" in said
     assert client_of(crashed) == pid
-    assert program.serves(point)
+    assert dfuse_mount.serves(point)
 
 
 @mounting

@@ -15,7 +15,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.local import images
 from fsmatrix.backends.system import loopdev
-from fsmatrix.backends.system.files import extents
+from fsmatrix.backends.system.files import residency
 
 MIB = 1 << 20
 
@@ -29,10 +29,10 @@ def context(tmp_path: Path) -> Iterator[ProvisionContext]:
     assert not [text for text in left if text.startswith("left alone")], left
 
 
-def unwritten(path: str | Path) -> list[extents.Span] | None:
+def unwritten(path: str | Path) -> list[residency.Span] | None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return extents.unwritten(descriptor)
+        return residency.unwritten(descriptor)
     finally:
         os.close(descriptor)
 
@@ -43,7 +43,7 @@ def test_unwritten_parts_of_a_file(tmp_path: Path) -> None:
     os.truncate(path, 10 * MIB)
     if unwritten(path) is None:
         pytest.skip("this file system does not tell its extents")
-    assert unwritten(path) == [extents.Span(0, 10 * MIB)]
+    assert unwritten(path) == [residency.Span(0, 10 * MIB)]
     with path.open("r+b") as file:
         file.seek(MIB)
         file.write(b"x" * MIB)

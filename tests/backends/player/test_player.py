@@ -310,7 +310,8 @@ BLOCKED = """
 import os, sys, threading
 import numpy as np
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
-from fsmatrix.backends.player.player import PlayerOptions, open_player
+from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.player import open_player
 root, implementation = sys.argv[1:]
 os.mkfifo(root + "/fifo")
 one = open_player("posix", root, PlayerOptions(slots=1, max_op_bytes=0), implementation)

@@ -14,8 +14,9 @@ import pytest
 
 from fsmatrix.backends.ceph.bindings.librados import IoCtx
 from fsmatrix.backends.player import content
+from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.backends.player.player import PlayerOptions, open_player
+from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.player.result import PlayerResult
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from tests.backends.ceph_places import OBJECT, SEED, Place

@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.backends.player import content
+from fsmatrix.backends.player.base import Player, PlayerOptions
 from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, Flag, Kind
-from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
+from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.player.result import PlayerResult
 from tests.backends.playing import chunk, op
 

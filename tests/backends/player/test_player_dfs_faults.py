@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.backends.player.player import PlayerOptions, open_player
+from fsmatrix.backends.player.player import open_player
 from tests.backends import daos_places
 from tests.backends.daos_places import SEED, Place, Storage, elsewhere
 from tests.backends.playing import chunk, op

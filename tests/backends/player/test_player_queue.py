@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.backends.player import content
+from fsmatrix.backends.player.base import Player, PlayerOptions
 from fsmatrix.backends.player.ops import OP, OUTCOME, UNKNOWN, Chunk, Flag, Kind
-from fsmatrix.backends.player.player import Player, PlayerOptions, open_player
+from fsmatrix.backends.player.player import open_player
 from tests import asking
 from tests.backends.playing import IMPLEMENTATIONS, Open, chunk, op
 from tests.waiting import PATIENCE

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fsmatrix.backends.player.base import Player, PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
-from fsmatrix.backends.player.player import NativePlayer, Player, PlayerOptions
+from fsmatrix.backends.player.player import NativePlayer
 from fsmatrix.backends.player.python.player import PythonPlayer
 from tests.backends.playing import chunk, op
 from tests.waiting import PATIENCE

@@ -12,8 +12,9 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Kind
-from fsmatrix.backends.player.player import PlayerOptions, open_player
+from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.system.files import residency
 

@@ -8,9 +8,7 @@ from typing import Any
 
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import process
-from fsmatrix.backends.testbed.ceph.testbed import (
-    CephTestbed,
-)
+from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from fsmatrix.backends.testbed.home import Home
 
 QUICK: dict[str, Any] = {"nodes": 2, "pg_num": 32}

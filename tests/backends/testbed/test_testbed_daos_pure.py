@@ -17,12 +17,12 @@ import pytest
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
+from fsmatrix.backends.base import SpeedEstimate
 from fsmatrix.backends.daos.state import engines
 from fsmatrix.backends.daos.tools.answers import Member
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import identity
 from fsmatrix.backends.local import provenance
-from fsmatrix.backends.speed_estimate import SpeedEstimate
 from fsmatrix.backends.system import mounts, rights, tools
 from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.base import left_alone

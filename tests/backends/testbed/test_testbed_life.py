@@ -17,8 +17,7 @@ from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.testbed import daemons, process
 from fsmatrix.backends.testbed.base import LEFT, BaseTestbed, end_daemons
 from fsmatrix.backends.testbed.daemons import Launch
-from fsmatrix.backends.testbed.home import Home, Kind
-from fsmatrix.backends.testbed.steps import Steps
+from fsmatrix.backends.testbed.home import Home, Kind, Steps
 
 OTHER = Kind("fsmatrix-testbed-other", "other.conf", ())
 

@@ -13,14 +13,13 @@ import pytest
 import xarray as xr
 
 from fsmatrix.results import histogram
-from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.files.campaign.merge import merge_files
 from fsmatrix.results.files.campaign.rows import latency_kinds, rows_of
 from fsmatrix.results.files.hdf5.schema import DamagedFileError, ForeignFileError, NewerSchemaError
 from fsmatrix.results.files.run import runfile
 from fsmatrix.results.files.run.runfile import read_run
 from fsmatrix.results.files.store import Store
-from fsmatrix.results.record import Finding, Latency, Phase, RunRecord
+from fsmatrix.results.record import Case, Finding, Geometry, Latency, Phase, RunRecord
 from tests.ranks import rank
 
 WARNING = Finding("too-short", 1, "warning", "window of 0.1 s", "more work", "read")

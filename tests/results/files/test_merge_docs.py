@@ -10,9 +10,8 @@ import pytest
 import xarray as xr
 
 from fsmatrix.results import histogram, iterations
-from fsmatrix.results.case import Case
 from fsmatrix.results.files.store import Store
-from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
+from fsmatrix.results.record import Case, Finding, Latency, Monitor, Phase, RunRecord
 
 DOCS = Path(__file__).parents[3] / "docs" / "results.md"
 TEXT = DOCS.read_text(encoding="utf-8")

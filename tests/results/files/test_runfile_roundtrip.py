@@ -18,8 +18,8 @@ from fsmatrix.results.evidence.evidence import (
     Evidence,
     Interception,
     Note,
+    Rank,
 )
-from fsmatrix.results.evidence.rank import Rank
 from fsmatrix.results.files.hdf5.schema import InvalidRecordError
 from fsmatrix.results.files.run.runfile import read_run, read_status, write_run
 from fsmatrix.results.files.safefile import ResultError

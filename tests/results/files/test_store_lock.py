@@ -10,15 +10,14 @@ from contextlib import ExitStack
 
 import pytest
 
-from fsmatrix.results.currentjob import NO_JOB, CurrentJob
 from fsmatrix.results.files.lock import Holder, LockedError, ShardLock
 from fsmatrix.results.files.store import Store
-from fsmatrix.results.process import start_of
+from fsmatrix.results.process import NO_JOB, CurrentJob, start_of
 from tests.waiting import PATIENCE
 
 HOLD = (
     "import sys; from fsmatrix.results.files.lock import ShardLock\n"
-    "from fsmatrix.results.currentjob import CurrentJob\n"
+    "from fsmatrix.results.process import CurrentJob\n"
     "job = CurrentJob('slurm', 'job9')\n"
     "with ShardLock(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), job):\n"
     "    print('held', flush=True); sys.stdin.read()\n"

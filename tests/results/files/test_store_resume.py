@@ -5,11 +5,10 @@ import multiprocessing
 
 import pytest
 
-from fsmatrix.results.case import Case
 from fsmatrix.results.files.hdf5.schema import SCHEMA_VERSION, NewerSchemaError
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store, StoreError
-from fsmatrix.results.record import RunRecord
+from fsmatrix.results.record import Case, RunRecord
 from tests.waiting import PATIENCE
 
 CASE = Case("xfs", "pattern", {"chunk_size": 4096})

@@ -9,7 +9,7 @@ import pytest
 
 from fsmatrix.results.formats import io500
 from fsmatrix.results.formats.io500.check import differences, recomputed
-from fsmatrix.results.formats.io500.score import PHASES, RANDOM_READ, phase_of
+from fsmatrix.results.formats.io500.declared import PHASES, RANDOM_READ, phase_of
 from fsmatrix.results.formats.io500.text import read_summary
 from tests.io500_submissions import old_summary, scores, summary, values
 

@@ -3,10 +3,9 @@
 import numpy as np
 
 from fsmatrix.results import histogram
-from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.evidence.stored import read
-from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
+from fsmatrix.results.record import Case, Finding, Latency, Monitor, Phase, RunRecord
 from tests.ranks import rank
 
 # made up; none is part of a word that may stay

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from fsmatrix.results.case import Case
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.evidence.stored import read
-from fsmatrix.results.record import Finding, Phase, RunRecord
+from fsmatrix.results.record import Case, Finding, Phase, RunRecord
 from fsmatrix.results.sharing.anonymise.anonymise import Anonymiser, ClashError, Learner, Rewriter
 from fsmatrix.results.sharing.anonymise.vocabulary import Vocabulary
 from tests.ranks import rank

@@ -8,8 +8,9 @@ import sys
 
 import numpy as np
 
+from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk
-from fsmatrix.backends.player.player import PlayerOptions, open_player
+from fsmatrix.backends.player.player import open_player
 
 asked = json.load(sys.stdin)
 names = tuple(name.encode() for name in asked["names"])

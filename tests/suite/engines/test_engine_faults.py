@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from fsmatrix.backends.system import workfolder
-from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.record import Case, Geometry
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.engines.base import EngineKind
 from fsmatrix.suite.run.assemble import RunSpec, Settings

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.results.case import Geometry
-from fsmatrix.suite.launchers import agent
+from fsmatrix.results.record import Geometry
+from fsmatrix.suite.launchers import mpirun
 from fsmatrix.suite.launchers.base import LauncherError, Probe
 from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpiexec import Mpiexec
@@ -80,9 +80,9 @@ WITHOUT_RIGHTS = ["setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-all
 def test_the_agent_can_do_what_it_does_not_refuse(user: list[str]) -> None:
     """Also root without CAP_SYS_ADMIN, whom most containers know: in a user namespace."""
     python = [*user, sys.executable, "-P"]
-    ask = "from fsmatrix.suite.launchers import agent; print(agent.refusal())"
+    ask = "from fsmatrix.suite.launchers import mpirun; print(mpirun.refusal())"
     refusal = _said([*python, "-c", ask])
-    told = _said([*python, "-m", "fsmatrix.suite.launchers.agent", "-x", "one", "hostname"])
+    told = _said([*python, "-m", "fsmatrix.suite.launchers.mpirun", "-x", "one", "hostname"])
     if refusal:  # a container that forbids user namespaces as well
         assert "UTS namespace" in refusal
         assert told == ""
@@ -101,7 +101,7 @@ def test_where_no_nodes_can_be_emulated_the_reason_is_said(
     (tmp_path / "unshare").write_text("#!/bin/sh\necho unshare: not permitted >&2\nexit 1\n")
     (tmp_path / "unshare").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    assert agent.refusal().endswith("which needs a UTS namespace: unshare: not permitted")
+    assert mpirun.refusal().endswith("which needs a UTS namespace: unshare: not permitted")
     campaign = tmp_path / "nodes.yaml"
     campaign.write_text(
         f"campaign: nodes\ntargets: {{here: {{backend: directory, options: {{path: {tmp_path}}}}}}}"

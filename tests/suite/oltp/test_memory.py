@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import memory as journalled
+from fsmatrix.backends.journal import journal as journalled
 from fsmatrix.backends.journal.identity import identity
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.proof import NotProvenOurs, OwnershipScope

@@ -20,8 +20,7 @@ from fsmatrix.suite.oltp.consistency import CONDITIONS
 from fsmatrix.suite.oltp.rows import Rows
 from fsmatrix.suite.oltp.server import Programs, Server, of_directory
 from fsmatrix.suite.oltp.sqlite.database import Database
-from fsmatrix.suite.oltp.sqlite.draws import Draws
-from fsmatrix.suite.oltp.sqlite.transactions import TRANSACTIONS, perform
+from fsmatrix.suite.oltp.sqlite.transactions import TRANSACTIONS, Draws, perform
 from tests.suite import oltp_steps
 from tests.suite.oltp_steps import (
     answer,

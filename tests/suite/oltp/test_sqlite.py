@@ -19,8 +19,7 @@ from fsmatrix.suite.oltp.account import SQLITE, SQLITE_DATA
 from fsmatrix.suite.oltp.consistency import CONDITIONS
 from fsmatrix.suite.oltp.rows import Rows
 from fsmatrix.suite.oltp.sqlite.database import FILE
-from fsmatrix.suite.oltp.sqlite.draws import MANY, Draws, hashes
-from fsmatrix.suite.oltp.sqlite.transactions import perform
+from fsmatrix.suite.oltp.sqlite.transactions import MANY, Draws, hashes, perform
 from fsmatrix.suite.session.programs import Finished
 from tests.suite import oltp_steps
 from tests.suite.oltp_steps import (

@@ -12,7 +12,7 @@ import pytest
 from fsmatrix.backends.base import Availability, Space
 from fsmatrix.results.files.store import CAMPAIGN, StoreError
 from fsmatrix.suite.plan.as_json import plan_json
-from fsmatrix.suite.plan.request import Request
+from fsmatrix.suite.plan.plan import Request
 from fsmatrix.suite.run.execute import continued
 from tests.suite.planning_stubs import LOOKUP, MIB, Disk, planned, problems
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from fsmatrix.analysis.comparison.extension import extension, record_of
 from fsmatrix.analysis.data.load import open_campaign
-from fsmatrix.results.case import digest
 from fsmatrix.results.files.store import Store
-from fsmatrix.suite.plan.plan import Plan, build_plan
-from fsmatrix.suite.plan.request import Request
+from fsmatrix.results.record import digest
+from fsmatrix.suite.plan.plan import Plan, Request, build_plan
 from fsmatrix.suite.run.execute import continued, open_store, stored_plan
 from tests.suite.running import fsmatrix
 

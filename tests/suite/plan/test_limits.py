@@ -12,7 +12,7 @@ from fsmatrix.results.files.store import Store
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import Fabric, Site
 from fsmatrix.suite.campaign.yamlio import Tree
-from fsmatrix.suite.plan.limits import DEVICE, NETWORK, of_target, with_links
+from fsmatrix.suite.plan.estimate import DEVICE, NETWORK, of_target, with_links
 from fsmatrix.suite.plan.plan import Installation, Request, build_plan
 from fsmatrix.suite.session.survey import link_speed
 from tests.ranks import rank

@@ -19,7 +19,7 @@ from fsmatrix.results.files.store import Store
 from fsmatrix.results.process import Process
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
-from fsmatrix.suite.cases import testbeds
+from fsmatrix.suite.cases import target
 from fsmatrix.suite.plan.plan import Installation, Plan, Request, build_plan
 from tests.waiting import PATIENCE
 
@@ -195,10 +195,10 @@ def test_beds_of_dead_conductors_are_taken_down_also_if_their_pid_is_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     down: list[Path] = []
-    for system in testbeds.SYSTEMS.values():
+    for system in target.SYSTEMS.values():
         monkeypatch.setattr(system, "down", lambda place: down.append(place) or [])
     room = ProvisionContext("rados", tmp_path / "rados", Journal(tmp_path / "j.jsonl"), "0" * 16)
-    own = testbeds.folder(room)
+    own = target.folder(room)
     host, me = os.uname().nodename, Process.of(os.getpid())
     assert me is not None
     dead = [
@@ -208,9 +208,9 @@ def test_beds_of_dead_conductors_are_taken_down_also_if_their_pid_is_used_again(
     others = [own, own.with_name(f"bed-{host}-somebody's"), own.with_name("bed-elsewhere-1-1")]
     for place in (*dead, *others):
         place.mkdir(parents=True)
-    assert list(testbeds.down_all(tmp_path)) == []
+    assert list(target.down_all(tmp_path)) == []
     assert sorted(set(down)) == sorted(dead)  # whichever system it is
-    assert len(down) == len(dead) * len(testbeds.SYSTEMS)
+    assert len(down) == len(dead) * len(target.SYSTEMS)
 
 
 @pytest.mark.root

@@ -11,8 +11,8 @@ from typing import ClassVar
 import pytest
 
 from fsmatrix.backends.access import Access
-from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.formats.base import Note, Parsed, ParseError, totals
+from fsmatrix.results.record import Case, Geometry
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.results.case import Geometry
+from fsmatrix.results.record import Geometry
 from fsmatrix.suite.session import programs
 from tests.suite.session.test_session import launcher
 

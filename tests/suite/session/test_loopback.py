@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsmatrix.backends.system import rights
-from fsmatrix.results.case import Geometry
+from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers.base import Probe, find_library
 from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpiexec import Mpiexec
@@ -30,7 +30,7 @@ from fsmatrix.suite.launchers.srun import Srun
 from fsmatrix.suite.session import programs
 from fsmatrix.suite.session.client import loopback
 from fsmatrix.suite.session.client.client import Session
-from fsmatrix.suite.session.stopping import StopFlag
+from fsmatrix.suite.session.programs import StopFlag
 from tests.suite.session.test_session import EMULATED, function, launcher
 
 NO_NETWORK = "no network namespace can be made here"

@@ -14,11 +14,11 @@ import psutil
 import pytest
 
 from fsmatrix.backends.system import libc, rights
-from fsmatrix.results.case import Geometry
+from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers.base import Launcher
 from fsmatrix.suite.session import programs
 from fsmatrix.suite.session.client.client import Session
-from fsmatrix.suite.session.stopping import StopFlag
+from fsmatrix.suite.session.programs import StopFlag
 from tests.suite.session.test_loopback import four
 from tests.suite.session.test_session import EMULATED, function, launcher
 from tests.waiting import PATIENCE

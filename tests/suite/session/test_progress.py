@@ -12,8 +12,9 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.backends.player.player import PlayerOptions, open_player
+from fsmatrix.backends.player.player import open_player
 from fsmatrix.suite.session import programs
 from fsmatrix.suite.session.players.subprocess_player import SubprocessPlayer
 from fsmatrix.suite.session.wire import Progress, telling

@@ -17,20 +17,21 @@ import psutil
 import pytest
 
 from fsmatrix.backends.journal.identity import carriers
-from fsmatrix.results.case import Geometry
+from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers.base import Launcher, Probe, find_library
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.registry import LAUNCHERS
-from fsmatrix.suite.session.client.client import Launched, Session
-from fsmatrix.suite.session.client.death import (
+from fsmatrix.suite.session.client.client import (
     DeadlinePassed,
+    Launched,
+    Session,
     SessionDied,
     SessionError,
     explain_death,
 )
 from fsmatrix.suite.session.client.orphaned_sessions import Scratch
 from fsmatrix.suite.session.messages import Answers, Argv, Call, Function, RankOutput, in_rows
-from fsmatrix.suite.session.stopping import Interrupted, StopFlag
+from fsmatrix.suite.session.programs import Interrupted, StopFlag
 from fsmatrix.suite.session.survey import Where
 from tests.asking import OPEN_MPI_4
 from tests.suite import probe

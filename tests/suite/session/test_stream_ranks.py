@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.results.case import Geometry
 from fsmatrix.results.histogram import dense
+from fsmatrix.results.record import Geometry
 from fsmatrix.suite.run.assemble import stream_phase
 from fsmatrix.suite.session.client.client import Session
 from fsmatrix.suite.session.messages import Playing, StepAnswer, Stream

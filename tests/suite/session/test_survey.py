@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.results.case import Geometry
-from fsmatrix.results.evidence.rank import Rank
+from fsmatrix.results.evidence.evidence import Rank
+from fsmatrix.results.record import Geometry
 from fsmatrix.suite.run.environment import world_of
 from fsmatrix.suite.session.comm import SoloComm
 from fsmatrix.suite.session.node import cpu_times

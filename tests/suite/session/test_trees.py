@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsmatrix.results.case import Geometry
+from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.session import serve, stream, wire
 from fsmatrix.suite.session.messages import Command, Quit, in_rows

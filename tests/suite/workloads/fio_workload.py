@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.record import Case, Geometry
 from fsmatrix.suite.workloads.base import Argv, Step
 from fsmatrix.suite.workloads.fio import Fio
 from fsmatrix.suite.workloads.fio.options import FioOptions

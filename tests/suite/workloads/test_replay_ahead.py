@@ -12,7 +12,7 @@ import pytest
 
 from fsmatrix.backends.player.ops import Chunk, Kind, Place
 from fsmatrix.suite.workloads.streams.replay import generate
-from fsmatrix.suite.workloads.streams.replay.generate import ahead
+from fsmatrix.suite.workloads.streams.replay.generate import prefetch
 from fsmatrix.traces.model import TraceError
 from tests.suite.replay_workload import Recorder, case_of, play, trace, workload
 
@@ -72,7 +72,7 @@ def test_memory_of_a_block_is_not_used_again_before_it_was_counted(
         log.append(f"make {number}")
         return number
 
-    with ahead(PLACE) as helper:
+    with prefetch(PLACE) as helper:
         for number in helper.each(make):
             helper.soon(partial(log.append, f"count {number}"))
     for number in range(48):
@@ -89,12 +89,12 @@ def test_an_error_of_either_part_ends_the_replay(
     def broken() -> None:
         raise TraceError(Path("t.h5"), "damaged")
 
-    with pytest.raises(TraceError, match="damaged"), ahead(PLACE) as helper:
+    with pytest.raises(TraceError, match="damaged"), prefetch(PLACE) as helper:
         next(helper.each(broken))
     blocks = iter([1])
 
     def counts() -> None:
-        with ahead(PLACE) as helper:
+        with prefetch(PLACE) as helper:
             for _ in helper.each(lambda: next(blocks, None)):
                 helper.soon(broken)
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import ParseError
+from fsmatrix.results.record import Case
 from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.cases.resolve import default_options, normal_option
 from fsmatrix.suite.engines.base import Engine, EngineError

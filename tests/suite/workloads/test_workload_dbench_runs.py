@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.results.case import Case
+from fsmatrix.results.record import Case
 from fsmatrix.suite.engines.dbench import KIND
 from fsmatrix.suite.session.programs import run as run_program
 from fsmatrix.suite.workloads.base import Argv, Output, Step

@@ -12,8 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.access import Access, DeviceAccess, DfsAccess, RadosAccess
-from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Parsed, ParseError
+from fsmatrix.results.record import Case
 from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.fio import read
 from fsmatrix.suite.workloads.base import Output, Step

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.record import Case
 from fsmatrix.suite.engines.fio import KIND
 from fsmatrix.suite.workloads.base import Output, Step
 from fsmatrix.suite.workloads.fio import Fio

@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import Chunk, Kind, Place
-from fsmatrix.backends.player.player import PlayerOptions, PlayerResult, open_player
+from fsmatrix.backends.player.player import PlayerResult, open_player
 from fsmatrix.results.audits.patterns import RANDOM_READS
-from fsmatrix.results.case import Case
-from fsmatrix.results.formats.io500.score import PHASES as SCORED
+from fsmatrix.results.formats.io500.declared import PHASES as SCORED
+from fsmatrix.results.record import Case
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Function, Step, Stream
 from fsmatrix.suite.workloads.io500 import Io500

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fsmatrix.results.case import Case, Geometry
+from fsmatrix.results.record import Case, Geometry
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.ior_mdtest import KIND, mdtest_of

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.access import Access, CephfsAccess, DfsAccess, RadosAccess
-from fsmatrix.results.case import Case
+from fsmatrix.results.record import Case
 from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.ior import KIND, read
 from fsmatrix.suite.workloads.base import Argv

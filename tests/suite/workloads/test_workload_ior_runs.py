@@ -14,9 +14,8 @@ import pytest
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.results import iterations
-from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Parsed, ParseError
-from fsmatrix.results.record import bandwidth, window
+from fsmatrix.results.record import Case, bandwidth, window
 from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.ior import KIND
 from fsmatrix.suite.workloads.base import Argv, Output

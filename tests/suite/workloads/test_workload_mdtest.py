@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.access import Access, CephfsAccess, DfsAccess
-from fsmatrix.results.case import Case
+from fsmatrix.results.record import Case
 from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.mdtest import read
 from fsmatrix.suite.workloads.base import Argv, Step

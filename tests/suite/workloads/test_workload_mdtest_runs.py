@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.results.case import Case
 from fsmatrix.results.formats.base import Parsed, ParseError
-from fsmatrix.results.record import iops, window
+from fsmatrix.results.record import Case, iops, window
 from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.mdtest import KIND
 from fsmatrix.suite.workloads.base import Argv, Output, Step

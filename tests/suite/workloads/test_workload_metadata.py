@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
+from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import Kind, Place
-from fsmatrix.backends.player.player import PlayerOptions, PlayerResult, open_player
+from fsmatrix.backends.player.player import PlayerResult, open_player
 from fsmatrix.results import record
-from fsmatrix.results.case import Case, Geometry
-from fsmatrix.results.record import Phase
+from fsmatrix.results.record import Case, Geometry, Phase
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Output, Step, Stream
 from fsmatrix.suite.workloads.metadata import PHASES, Metadata, MetadataOptions

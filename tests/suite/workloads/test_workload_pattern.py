@@ -16,9 +16,10 @@ from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.player import content
+from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import DRIVERS, OP, Chunk, Flag, Kind, Place
-from fsmatrix.backends.player.player import PlayerOptions, open_player
-from fsmatrix.results.case import Case, Geometry
+from fsmatrix.backends.player.player import open_player
+from fsmatrix.results.record import Case, Geometry
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Step, Stream
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions

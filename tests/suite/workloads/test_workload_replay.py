@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.player.ops import Chunk, Kind
-from fsmatrix.results.case import Case
+from fsmatrix.results.record import Case
 from fsmatrix.suite.workloads.base import Stream
 from fsmatrix.suite.workloads.streams.replay.tree import prepared
 from fsmatrix.traces.model import Operation

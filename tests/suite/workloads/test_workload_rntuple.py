@@ -20,10 +20,9 @@ from fsmatrix.analysis.studies.lhcb import lhcb
 from fsmatrix.backends.access import DaosAccess
 from fsmatrix.cli import main as cli
 from fsmatrix.results.audits import audit_run
-from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.evidence.lhcb import Analysed, analysed
 from fsmatrix.results.files.campaign.merge import writing
-from fsmatrix.results.record import RunRecord
+from fsmatrix.results.record import Case, Geometry, RunRecord
 from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.root import KIND as ROOT_KIND
 from fsmatrix.suite.workloads.base import Argv

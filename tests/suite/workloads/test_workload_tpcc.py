@@ -14,10 +14,9 @@ from pydantic import ValidationError
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.system.cgroups import memory
 from fsmatrix.results import histogram
-from fsmatrix.results.case import Case, Geometry
 from fsmatrix.results.files.campaign import observed
 from fsmatrix.results.formats.base import ParseError
-from fsmatrix.results.record import Monitor
+from fsmatrix.results.record import Case, Geometry, Monitor
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.oltp.account import RESULT, TASK
 from fsmatrix.suite.workloads.base import Argv, Output

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.errors import ToolError
-from fsmatrix.results.case import Geometry
+from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.traces.capture import program
 from fsmatrix.traces.reader import opened

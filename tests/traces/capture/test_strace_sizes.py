@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.traces.capture import snapshot, strace
+from fsmatrix.traces.capture import files, strace
 from fsmatrix.traces.capture.files import DIRECTORY, LOOSE
 from fsmatrix.traces.model import Roots
 from fsmatrix.traces.reader import opened
@@ -140,7 +140,7 @@ def test_a_look(tmp_path: Path) -> None:
     look = {
         b"d": DIRECTORY, b"d/\xff": 7, b"file": 3, b"to-file": 3, b"to-d": LOOSE, b"fifo": 0,
     }  # fmt: skip
-    assert snapshot.sizes(Roots([root])) == look | {b"to-none": LOOSE}
-    two = snapshot.sizes(Roots([root + b"/d", b"/none"]))
+    assert files.sizes(Roots([root])) == look | {b"to-none": LOOSE}
+    two = files.sizes(Roots([root + b"/d", b"/none"]))
     assert two == {b"d": DIRECTORY, b"d/\xff": 7, b"none": LOOSE}
-    assert snapshot.sizes(Roots([root]), most=6) is None
+    assert files.sizes(Roots([root]), most=6) is None

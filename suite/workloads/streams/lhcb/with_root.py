@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.suite.workloads.streams.lhcb import selection
-from fsmatrix.suite.workloads.streams.lhcb.request import Refused, Request, Times
+from fsmatrix.suite.workloads.streams.lhcb.program import Refused, Request, Times
 from fsmatrix.suite.workloads.streams.lhcb.selection import (
     ALL,
     CUTS,

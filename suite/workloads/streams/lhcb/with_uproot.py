@@ -15,7 +15,7 @@ import numpy.typing as npt
 import uproot
 import xxhash as xxhash
 
-from fsmatrix.suite.workloads.streams.lhcb.request import Refused, Request, Times
+from fsmatrix.suite.workloads.streams.lhcb.program import Refused, Request, Times
 from fsmatrix.suite.workloads.streams.lhcb.selection import (
     ALL,
     READ,

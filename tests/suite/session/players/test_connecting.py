@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import DRIVERS
-from fsmatrix.backends.player.player import PlayerOptions
 from fsmatrix.suite.session.comm import SoloComm
 from fsmatrix.suite.session.messages import Playing, Stream
 from fsmatrix.suite.session.players import connecting
