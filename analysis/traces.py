@@ -27,8 +27,7 @@ from fsmatrix.results.evidence.trace import (
     gaps,
 )
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.printable import printable
-from fsmatrix.results.units import plural
+from fsmatrix.results.units import plural, printable
 
 if TYPE_CHECKING:
     import pandas as pd

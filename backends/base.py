@@ -27,7 +27,7 @@ from fsmatrix.backends.node_side import CacheMethod as CacheMethod
 from fsmatrix.backends.node_side import Evidence as Evidence
 from fsmatrix.backends.node_side import NodeSide
 from fsmatrix.backends.node_side import Settled as Settled
-from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar
 from fsmatrix.results.registry import Registry
 from fsmatrix.results.registry import UnknownName as UnknownName

@@ -11,7 +11,7 @@ import typer.core
 
 import fsmatrix
 from fsmatrix.cli import progress
-from fsmatrix.cli.campaigns import check, collect, init, jobs, plan, run, status, submit
+from fsmatrix.cli.campaigns import check, init, plan, run, status, submit
 from fsmatrix.cli.progress import waiting
 from fsmatrix.cli.questions import claims, compare, history, lessons, questions, studies
 from fsmatrix.cli.results import bundle, findings, import_, report, show
@@ -45,7 +45,7 @@ COMMANDS: dict[str, dict[str, tuple[Command, str]]] = {
     "Plan and run": {
         "check": (check.check, "What works here, and why other things do not"),
         "init": (init.init, "Write a campaign of your own, with comments"),
-        "jobs": (jobs.jobs, "List the ready-made campaigns, or print one"),
+        "jobs": (status.jobs, "List the ready-made campaigns, or print one"),
         "plan": (plan.plan, "Check a campaign; its matrix, order, time and space"),
         "run": (run.run, "Run a campaign, merge its runs and write the report"),
     },
@@ -59,7 +59,7 @@ COMMANDS: dict[str, dict[str, tuple[Command, str]]] = {
         "findings": (findings.findings, "What the audits found"),
         "report": (report.report, "Write the report; figures and tables for papers"),
         "logs": (show.logs, "What the programs of a run or a job printed"),
-        "collect": (collect.collect, "Merge all runs of a directory into one file"),
+        "collect": (submit.collect, "Merge all runs of a directory into one file"),
         "import": (import_.import_, "Outputs of IOR, mdtest, fio, dbench, IO500, elbencho"),
         "bundle": (bundle.bundle, "Pack campaign, results and versions into an archive"),
     },

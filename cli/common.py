@@ -15,7 +15,7 @@ from rich.console import Console
 
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.cli import completion, progress
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
     from fsmatrix.results.files.store import Store
@@ -64,7 +64,7 @@ Seed = Annotated[
     int | None, typer.Option("--seed", help="Seed of the random order and of the data.")
 ]
 MOST_REASONS = 9  # lines about failed runs; one more says how many others there are
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 Results = Annotated[
     Path,
     typer.Argument(help="A results directory or a campaign.h5.", autocompletion=completion.results),

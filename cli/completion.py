@@ -196,7 +196,7 @@ def _entries(incomplete: str, suffixes: tuple[str, ...], marker: str = "") -> li
 def _of(ctx: typer.Context) -> Factors:
     """Factors and levels of the first campaign or results that the command names."""
     from fsmatrix.results.files.safefile import ResultError
-    from fsmatrix.suite.campaign.problems import CampaignError
+    from fsmatrix.suite.campaign.yamlio import CampaignError
 
     for given in _words()[2:]:
         if given.startswith("-"):

@@ -122,7 +122,7 @@ def _refused() -> tuple[type[Exception], ...]:
     from fsmatrix.results.files.safefile import ResultError
     from fsmatrix.results.registry import BrokenEntry, UnknownName
     from fsmatrix.slurm.scheduler import SchedulerError
-    from fsmatrix.suite.campaign.problems import CampaignError
+    from fsmatrix.suite.campaign.yamlio import CampaignError
     from fsmatrix.suite.engines.base import EngineError
     from fsmatrix.suite.launchers.base import LauncherError
 

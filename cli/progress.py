@@ -8,7 +8,8 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -26,8 +27,7 @@ from rich.table import Column
 
 from fsmatrix.analysis.steps import LOGGER
 from fsmatrix.results.evidence.values import inside
-from fsmatrix.results.printable import printable
-from fsmatrix.results.units import format_duration
+from fsmatrix.results.units import format_duration, printable
 from fsmatrix.suite.run.events import Event
 from fsmatrix.suite.run.forecast import Forecast
 
@@ -255,3 +255,16 @@ def _word(event: Event) -> str:
 def _where(event: Event) -> str:
     coordinates = inside(event.facts.coordinates)
     return escape(f"{coordinates.get('target', '')} {coordinates.get('workload', '')}".strip())
+
+
+# How far a command is in a trace, on standard error while it works.
+
+
+@contextmanager
+def bar(what: str, operations: int) -> Iterator[Callable[[int], None]]:
+    """Calls with the number of operations done so far move it; it goes when they end."""
+    from rich.progress import Progress
+
+    with Progress(console=console(stderr=True), transient=True) as shown:
+        task = shown.add_task(what, total=operations)
+        yield lambda done: shown.update(task, completed=done)

@@ -14,6 +14,19 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
+# Text that came from anywhere, as it may be shown.
+
+
+KEPT = "\n\t\u202f"  # line ends, tabs, and the narrow space of our own numbers
+
+
+def printable(text: str) -> str:
+    """`text` without control characters: a terminal would obey them."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() or sign in KEPT else "\ufffd" for sign in text)
+
+
 LARGEST = (1 << 63) - 1  # what an int64 of a results file holds
 _PREFIXES = "KMGTPE"
 SIZE_UNITS: dict[str, int] = {

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict
 import fsmatrix.results
 from fsmatrix.analysis.data.reading import read_whole
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.files import yamlmodel
+from fsmatrix.results.files import safefile
 from fsmatrix.results.files.campaign.campaignfile import NUMBERS, TEXTS, CampaignWriter, Entry
 from fsmatrix.results.files.campaign.rows import Row, worst
 from fsmatrix.results.files.hdf5 import hdf
@@ -106,7 +106,7 @@ def describe(name: str) -> Description:
     """What a table is.  ValueError for an unknown name, ResultError for a faulty description."""
     if name not in names():
         raise ValueError(f"no published table {name!r}: there are {', '.join(names())}")
-    return yamlmodel.load(FOLDER / f"{name}.yaml", Description, "does not describe a table")
+    return safefile.load(FOLDER / f"{name}.yaml", Description, "does not describe a table")
 
 
 def published_table(name: str) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import fsmatrix
 from fsmatrix.analysis import units
 from fsmatrix.analysis.draw.pictures import numbered
 from fsmatrix.results.files.atomic_write import replacing
-from fsmatrix.results.printable import printable
+from fsmatrix.results.units import printable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,8 +12,8 @@ import xarray as xr
 from fsmatrix.analysis.data.load import Rows, environments, rows
 from fsmatrix.analysis.data.summary import Summary, summarise
 from fsmatrix.results.audits import fairness as judging
-from fsmatrix.results.evidence.deployment import NAMES, Deployment, of_environment
 from fsmatrix.results.evidence.stored import StoredError
+from fsmatrix.results.evidence.target import NAMES, Deployment, deployment_of
 from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _deployments(ds: xr.Dataset) -> list[tuple[Deployment, bool]]:
     deployments_seen = []
     for environment in environments(ds):
         try:
-            deployment = of_environment(environment)
+            deployment = deployment_of(environment)
         except StoredError:
             deployment = Deployment()
         realised = environment.get("realised")

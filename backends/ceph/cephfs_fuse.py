@@ -13,7 +13,7 @@ from fsmatrix.backends.ceph.options import FuseOptions
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.local.mounts import fuse, mounting
 from fsmatrix.backends.system import tools
-from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, mapping, text
 
 

@@ -15,7 +15,7 @@ from fsmatrix.backends.ceph.options import KernelOptions
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.system import tools
-from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, text
 
 

@@ -30,7 +30,7 @@ from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
 from fsmatrix.backends.ceph.ceph_backend import CephBackend, pool_space
 from fsmatrix.backends.ceph.mounts import Mounted, evict_session, is_ours
 from fsmatrix.backends.ceph.options import LAYOUT, CephfsOptions, MountedOptions
-from fsmatrix.backends.ceph.places import own
+from fsmatrix.backends.ceph.places import trees
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.ceph.state import caches, facts
 from fsmatrix.backends.ceph.state.health import Watch
@@ -62,11 +62,11 @@ class CephfsBackend(CephBackend):
 
     def unfit(self, cluster: Cluster, pool: str) -> str:
         """It is no data pool of the file system."""
-        return own.unfit(cluster, self._chosen.filesystem, pool)
+        return trees.unfit(cluster, self._chosen.filesystem, pool)
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
-        own.finish(context)
+        trees.finish(context)
 
     def space(self, access: Access | None = None) -> Space:
         """What the data pool that new files get may still take; of prepared ones the least."""
@@ -316,7 +316,7 @@ class CephfsMounted(Attached):
         if path:
             where = Path(path)
             return place_refusal(where) or shared_refusal(where) or self._other_mount(where)
-        return self.mount_refusal() or library_refusal() or own.refusal(self._chosen)
+        return self.mount_refusal() or library_refusal() or trees.refusal(self._chosen)
 
     def _other_mount(self, path: Path) -> str:
         mount = mount_of(path)
@@ -340,7 +340,7 @@ class CephfsMounted(Attached):
 
     def _mounted(self, context: ProvisionContext, shared: JsonObject) -> PathAccess:
         context.state.mkdir(parents=True, exist_ok=True)
-        own_tree = own.make(self._chosen, context)
+        own_tree = trees.make(self._chosen, context)
         point = mounting.new_point(context.state, context.journal)
         details = {
             **shared,
@@ -381,7 +381,7 @@ class CephfsMounted(Attached):
             return
         self.unmount(access, context.journal)
         mounting.remove_point(Path(text(access.details, "point")), context.journal)
-        own.release(Tree.of(access.details), context)
+        trees.release(Tree.of(access.details), context)
 
     def describe(self, access: Access) -> dict[str, Json]:
         """Facts of mount, layout and cluster; what cannot be told is recorded as such."""

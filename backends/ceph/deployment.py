@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from fsmatrix.backends.ceph.levels.levelstate import Redundancy, parse_redundancy
 from fsmatrix.backends.system.mounts import option_values
-from fsmatrix.results.evidence.deployment import (
+from fsmatrix.results.evidence.target import (
     DURABLE,
     NONE,
     RDMA,

@@ -32,12 +32,12 @@ from fsmatrix.backends.ceph.cephfs_mounted import (
     require_seen,
 )
 from fsmatrix.backends.ceph.options import LibcephfsOptions
-from fsmatrix.backends.ceph.places import own
+from fsmatrix.backends.ceph.places import trees
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.ceph.state import caches
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import DATA, Journal
-from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.evidence.values import Json, inside
 
 NONBLOCKING = "ceph_ll_nonblocking_readv_writev"
@@ -75,11 +75,11 @@ class Libcephfs(CephfsBackend):
 
     def refusal(self) -> str:
         """No cluster, no access, no such file system or data pool."""
-        return library_refusal() or own.refusal(self._chosen)
+        return library_refusal() or trees.refusal(self._chosen)
 
     def _attach(self, context: ProvisionContext) -> CephfsAccess:
         """Make the directory, with its layout."""
-        tree = own.make(self._chosen, context)
+        tree = trees.make(self._chosen, context)
         return CephfsAccess(
             backend=self.name,
             target=context.target,
@@ -99,7 +99,7 @@ class Libcephfs(CephfsBackend):
 
     def _detach(self, access: Access, context: ProvisionContext) -> None:
         """Remove the directory and nothing else."""
-        own.release(Tree.of(access.details), context)
+        trees.release(Tree.of(access.details), context)
 
     def describe(self, access: Access) -> dict[str, Json]:
         """Facts of cluster, file system and layout; what cannot be told is recorded as such."""

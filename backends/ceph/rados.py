@@ -19,14 +19,15 @@ from fsmatrix.backends.access import Access, RadosAccess, expect
 from fsmatrix.backends.base import Availability, CacheMethod, Evidence, ProvisionContext
 from fsmatrix.backends.base import Space as FreeSpace
 from fsmatrix.backends.ceph.bindings import capi
-from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster, Login, root_text
+from fsmatrix.backends.ceph.bindings.capi import CephError
+from fsmatrix.backends.ceph.bindings.librados import Cluster, Login, root_text
 from fsmatrix.backends.ceph.ceph_backend import CephBackend, pool_space
 from fsmatrix.backends.ceph.options import RadosOptions
 from fsmatrix.backends.ceph.places.spaces import Space
 from fsmatrix.backends.ceph.state import caches, facts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.results.evidence.deployment import DURABLE, NONE, Deployment
+from fsmatrix.results.evidence.target import DURABLE, NONE, Deployment
 from fsmatrix.results.evidence.values import Json, inside
 
 ENTRY = "rados-space"  # kind of journal entry

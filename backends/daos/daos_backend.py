@@ -31,7 +31,7 @@ from fsmatrix.backends.daos.tools import client as daos_client
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import PREFIX
 from fsmatrix.backends.local import provenance
-from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, inside, text, texts
 
 # Cache states of libdaos and libdfs, which keep no data in the client: each read goes to the

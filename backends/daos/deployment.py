@@ -9,7 +9,7 @@ from typing import Any
 from fsmatrix.backends.base import Space
 from fsmatrix.backends.daos.levels import parse_class
 from fsmatrix.backends.daos.options import DOMAINS
-from fsmatrix.results.evidence.deployment import (
+from fsmatrix.results.evidence.target import (
     CLIENT,
     DURABLE,
     NONE,

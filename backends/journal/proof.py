@@ -228,7 +228,7 @@ KINDS: Registry[Any] = Registry(
     {
         "mount": "fsmatrix.backends.journal.rollback:MOUNT",
         "loop": "fsmatrix.backends.journal.rollback:LOOP",
-        "io-limit": "fsmatrix.backends.local.devices.limits:IO_LIMIT",
+        "io-limit": "fsmatrix.backends.local.devices.emulated:IO_LIMIT",
         "memory-limit": "fsmatrix.backends.journal.journal:MEMORY_LIMIT",
         "device": "fsmatrix.backends.journal.rollback:DEVICE",
         "image": "fsmatrix.backends.journal.rollback:IMAGE",

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fsmatrix.backends.system.mounts import option_values
-from fsmatrix.results.evidence.deployment import (
+from fsmatrix.results.evidence.stored import Stored, read
+from fsmatrix.results.evidence.target import (
     DURABLE,
     FILE,
     HDD,
@@ -20,7 +21,6 @@ from fsmatrix.results.evidence.deployment import (
     WRITE_BACK,
     Deployment,
 )
-from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import JsonObject
 
 NO_CHECKSUMS = frozenset({"xfs", "ext2", "ext3", "ext4", "f2fs"})  # of the data in files

@@ -31,7 +31,7 @@ from fsmatrix.backends.system import devices
 from fsmatrix.backends.system.files.residency import expand, wrong
 from fsmatrix.backends.system.files.trusted import shared_refusal
 from fsmatrix.backends.system.mounts import Mount, mount_of
-from fsmatrix.results.evidence.deployment import MEMORY_TYPES, Deployment
+from fsmatrix.results.evidence.target import MEMORY_TYPES, Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
 
 

@@ -30,7 +30,7 @@ from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.files.trusted import shared_refusal
 from fsmatrix.backends.system.mounts import mount_of
-from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize, format_size

@@ -23,7 +23,7 @@ class Item:
     reason: str = ""
 
 
-def check(as_json: common.Json = False) -> None:
+def check(as_json: common.AsJson = False) -> None:
     """Show which backends, workloads, engines and launchers work here, or why not.
 
     Audits from other packages are listed too: they judge every run made or imported here.  So are

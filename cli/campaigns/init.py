@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from fsmatrix.cli import progress
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 PATHS = """  first: {{backend: directory, options: {{path: {0}}}}}
   second: {{backend: directory, options: {{path: {1}}}}}"""

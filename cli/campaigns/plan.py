@@ -16,7 +16,7 @@ from rich.table import Table
 from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.common import print_json
 from fsmatrix.cli.questions import analyse, options
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
     from fsmatrix.analysis.questions.power import Power
@@ -73,7 +73,7 @@ def plan(
     detect: Detect = None,
     cv: Cv = None,
     pilot: Pilot = None,
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Check a campaign and show its matrix, cases, order, estimated time and space.
 

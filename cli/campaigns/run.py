@@ -12,7 +12,7 @@ from rich.console import Console
 
 from fsmatrix.cli import common, progress
 from fsmatrix.results.units import plural
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
     from fsmatrix.slurm.scheduler import Here

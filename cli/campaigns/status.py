@@ -12,8 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from fsmatrix.cli import common, completion, progress
+from fsmatrix.cli.common import AsJson, print_json
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,41 @@ if TYPE_CHECKING:
     from fsmatrix.results.audits.base import Tally
     from fsmatrix.slurm.submission.status import PartStatus, Status
     from fsmatrix.slurm.submission.submission import Submission
+
+
+# `fsmatrix jobs`: lists and prints the ready campaigns.
+
+
+def jobs(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Print the text of this campaign.", autocompletion=completion.ready),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the ready-made campaigns, or print one.
+
+    Example: fsmatrix jobs quickstart > mine.yaml
+    """
+    from fsmatrix.suite.campaign.settings import Source, find, ready
+    from fsmatrix.suite.campaign.yamlio import parse
+
+    if name is not None:
+        source: Source = find(name)
+        progress.echo(source.text.removesuffix("\n"))
+        return
+    rows = []
+    for job, text in sorted(ready().items()):
+        data = parse(text, f"{job}.yaml").data
+        rows.append({"name": job, "description": " ".join(data.get("description", "").split())})
+    if as_json:
+        print_json(rows)
+        return
+    table = Table("campaign", "what it does", box=None)
+    for row in rows:
+        table.add_row(row["name"], row["description"])
+    progress.console().print(table)
+
 
 SOME_LOST = 1
 SHOWN_PARTS = 40
@@ -42,7 +78,7 @@ Directory = Annotated[
 ]
 
 
-def status(directory: Directory, as_json: common.Json = False) -> None:
+def status(directory: Directory, as_json: common.AsJson = False) -> None:
     """Show the jobs and runs of a submitted campaign, and when it should end.
 
     Status 1: some runs are left without a job to carry them out (submit --resume).
@@ -173,7 +209,7 @@ def _end(state: Status, directory: Path) -> str:
     return f"report: {report}" if report.exists() else f"to report: fsmatrix report {directory}"
 
 
-def cancel(directory: Directory, as_json: common.Json = False) -> None:
+def cancel(directory: Directory, as_json: common.AsJson = False) -> None:
     """Cancel all jobs of a submitted campaign; stored runs stay for submit --resume.
 
     Example: fsmatrix cancel out

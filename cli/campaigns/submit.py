@@ -10,16 +10,56 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from fsmatrix.cli import common, progress
+from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.campaigns import status
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
     from fsmatrix.slurm.scheduler import Scheduler
     from fsmatrix.slurm.submission.status import Status
     from fsmatrix.slurm.submission.submitting import Outcome
     from fsmatrix.suite.plan.plan import Plan
+
+
+# `fsmatrix collect`: merges run files into campaign.h5.
+
+
+def collect(
+    directory: Annotated[
+        Path, typer.Argument(help="A results directory.", autocompletion=completion.results)
+    ],
+    out: common.OutFile = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Merge all runs of a directory into one file; list and leave out damaged files.
+
+    Example: fsmatrix collect out -o all.h5
+    """
+    from rich.progress import Progress
+
+    from fsmatrix.results.files.store import Store
+
+    store = Store.open(directory)
+    console = progress.console()
+    with Progress(console=console, transient=True, disable=as_json) as bar:
+        task = bar.add_task("merging", total=len(store.files()))
+        merged = store.merge(out, lambda seen: bar.update(task, completed=seen))
+    damaged = [{"path": str(path), "reason": reason} for path, reason in store.damaged()]
+    if as_json:
+        common.print_json({"file": str(merged), "runs": len(store.ids()), "left_out": damaged})
+        return
+    for entry in damaged:
+        console.print(
+            f"left out: {entry['path']}: {entry['reason']}",
+            style="yellow",
+            highlight=False,
+            markup=False,
+        )
+    console.print(
+        f"{len(store.ids()) - len(damaged)} runs in {merged}", highlight=False, markup=False
+    )
+
 
 SOME_MISSING = 1
 PAUSE = 10.0  # seconds between two questions to the batch system
@@ -53,7 +93,7 @@ def submit(
         bool, typer.Option("--wait", help="Follow the jobs to their end; Ctrl-C leaves them alone.")
     ] = False,
     scheduler: Annotated[str, typer.Option(help="The batch system.")] = "slurm",
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Queue a campaign as batch jobs; the last one merges and writes the report.
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from fsmatrix.cli import common, progress
 from fsmatrix.cli.questions import options
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -266,6 +266,6 @@ def _shared(
     files: options.Files,
     where: options.Wheres = None,
     out: options.Out = None,
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """The parameters that every question has."""

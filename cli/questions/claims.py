@@ -10,7 +10,7 @@ import typer
 from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.questions import analyse
 from fsmatrix.results.registry import did_you_mean
-from fsmatrix.suite.campaign.problems import CampaignError, Origin, refuse
+from fsmatrix.suite.campaign.yamlio import CampaignError, Origin, refuse
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -40,7 +40,7 @@ def claims(
     figure: Annotated[
         Path | None, typer.Option("--figure", help="Draw to this file (PNG, PDF, SVG).")
     ] = None,
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Test a study's claims on a campaign: which hold, and which cannot be decided.
 

@@ -91,7 +91,7 @@ def compare(
     allow: acceptance.Allow = None,
     cells: options.Cells = False,
     out: options.Out = None,
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Compare targets, levels of a factor, or campaigns, cell by cell.
 

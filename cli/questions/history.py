@@ -36,7 +36,7 @@ def history(
     fail_if: acceptance.FailIf = None,
     allow: acceptance.Allow = None,
     out: options.Out = None,
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Follow medians over campaigns: where they jump, and what else changed there.
 

@@ -8,7 +8,7 @@ import typer
 
 from fsmatrix.cli import common
 from fsmatrix.cli.questions import analyse, options
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 MORE = "More: --cells (every answer with its number), --json."
 
@@ -29,7 +29,7 @@ def lessons(
     where: options.Wheres = None,
     cells: options.Cells = False,
     out: options.Out = None,
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Which target suits which pattern, best chunk sizes, and where growth ends.
 

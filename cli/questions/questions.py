@@ -10,7 +10,7 @@ import typer
 from fsmatrix.cli import common, completion
 from fsmatrix.cli.questions import analyse, options, studies
 from fsmatrix.cli.questions.analyse import Ask, question
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,7 +25,7 @@ def fairness(
         str | None, options.side("--targets", "Only these: xfs,ext4.  Default: all.")
     ] = None,
     out: options.Out = None,
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Are the targets compared fairly?  The facts about each, side by side.
 
@@ -111,7 +111,7 @@ def predict(
     unit: options.UnitName = None,
     where: options.Wheres = None,
     out: options.Out = None,
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Predict untested chunk sizes, or check another campaign for faults.
 

@@ -11,7 +11,7 @@ import typer
 from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.questions import analyse, options
 from fsmatrix.cli.questions.analyse import Ask, question
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -54,7 +54,7 @@ def io500(
             ".tex, .md).",
         ),
     ] = None,
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:  # fmt: skip
     """Recompute IO500 scores; describe file-system families, phases and your own run.
 

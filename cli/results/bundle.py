@@ -44,7 +44,7 @@ def bundle(
     runs: Annotated[
         bool, typer.Option("--runs/--no-runs", help="Include the run files, not only campaign.h5.")
     ] = True,
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Pack campaign, results, versions, checksums and a README into one archive.
 

@@ -30,7 +30,7 @@ def findings(
     ] = None,
     where: options.Wheres = None,
     out: options.Out = None,
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Show what the audits found, by severity and audit, with the cells and runs.
 

@@ -11,7 +11,7 @@ import typer
 from fsmatrix.cli import common, progress
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +38,7 @@ def import_(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be imported; write nothing.")
     ] = False,
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Import outputs of IOR, mdtest, fio, dbench, IO500 and elbencho.
 

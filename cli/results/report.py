@@ -11,7 +11,7 @@ import typer
 from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.questions import analyse
 from fsmatrix.cli.questions.claims import read_study
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
     from fsmatrix.analysis.report.sections import Wanted

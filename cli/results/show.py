@@ -16,7 +16,7 @@ from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.questions import analyse, options
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.registry import did_you_mean
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -212,7 +212,7 @@ def show(
         ),
     ] = None,
     cells: options.Cells = False,
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Show failed runs, which target is ahead in each cell, medians and intervals.
 

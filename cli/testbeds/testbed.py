@@ -41,7 +41,7 @@ Directory = Annotated[
 
 
 @app.command("status")
-def status(directory: Directory = None, as_json: common.Json = False) -> None:
+def status(directory: Directory = None, as_json: common.AsJson = False) -> None:
     """Show whether test beds are up, with their daemons and health.
 
     Status 1: one of them is not up, or there is none.
@@ -62,7 +62,7 @@ def status(directory: Directory = None, as_json: common.Json = False) -> None:
 
 
 @app.command("down")
-def down(directory: Directory = None, as_json: common.Json = False) -> None:
+def down(directory: Directory = None, as_json: common.AsJson = False) -> None:
     """Take test beds down, even after a crash: all that they made, and nothing else.
 
     It can be repeated at any time.  Status 1: something was left alone; the output says why.

@@ -66,7 +66,7 @@ def ceph(
     auth: Annotated[str, typer.Option(help="none, or cephx: users and capabilities.")] = "none",
     address: Annotated[str, typer.Option(help="Address of the daemons. Default: 127.x.y.1.")] = "",
     directory: Directory = DEFAULTS["ceph"],
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Bring up a Ceph; show how long each step took and how much of it was waiting.
 
@@ -110,7 +110,7 @@ def daos(
         int, typer.Option(help="Percentage of the storage that the pool takes; 0: no pool.")
     ] = 50,
     directory: Directory = DEFAULTS["daos"],
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Bring up a DAOS, where its server is installed, with an agent of its own.
 
@@ -146,7 +146,7 @@ def slurm(
     ] = "0:30:00",
     licenses: Annotated[str, typer.Option(help="Licences of the cluster: scratch:1,ior:2.")] = "",
     directory: Directory = DEFAULTS["slurm"],
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Bring up a Slurm: slurmctld, and for each node a slurmd with its own host name.
 

@@ -12,7 +12,7 @@ import typer
 
 from fsmatrix.cli import common, progress
 from fsmatrix.results.evidence.values import JsonObject
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 Command = Annotated[list[str], typer.Argument(help="The command and its arguments, after --.")]
 Roots = Annotated[

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from fsmatrix.cli import progress
 from fsmatrix.cli.progress import echo
-from fsmatrix.cli.traces import progress
 from fsmatrix.cli.traces.capture import check_place
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 
 def generate(

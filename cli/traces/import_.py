@@ -10,7 +10,7 @@ import typer
 from fsmatrix.cli import common, progress
 from fsmatrix.cli.progress import waiting
 from fsmatrix.cli.traces.capture import check_place
-from fsmatrix.suite.campaign.problems import Origin, refuse
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 
 def import_(
@@ -33,7 +33,7 @@ def import_(
         Path | None,
         typer.Option("--folder", help="The program's working directory (strace without -y)."),
     ] = None,
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """Import what other tools have recorded: strace, fio, dbench, Darshan, blkparse.
 

@@ -7,15 +7,14 @@ from typing import Annotated
 
 import typer
 
-from fsmatrix.cli import common
+from fsmatrix.cli import common, progress
 from fsmatrix.cli.questions import analyse, options
-from fsmatrix.cli.traces import progress
 
 
 def info(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="A trace.")],
     out: options.Out = None,
-    as_json: common.Json = False,
+    as_json: common.AsJson = False,
 ) -> None:
     """What a trace is like: operations, sizes, files, pages, reuse, order, rates.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fsmatrix.results.evidence import deployment as d
+from fsmatrix.results.evidence import target as d
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import format_size
 

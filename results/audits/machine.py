@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fsmatrix.results.audits.base import Audit, Remark, data_bytes, in_memory, moved, size
-from fsmatrix.results.evidence.deployment import POLLED, SHARED
 from fsmatrix.results.evidence.replay import FACT
+from fsmatrix.results.evidence.target import POLLED, SHARED
 from fsmatrix.results.evidence.values import inside
 from fsmatrix.results.record import Phase, RunRecord, Severity
 

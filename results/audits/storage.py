@@ -22,8 +22,8 @@ from fsmatrix.results.audits.base import (
     window,
 )
 from fsmatrix.results.audits.engines import notes
-from fsmatrix.results.evidence.deployment import DURABLE, MEMORY_TYPES
 from fsmatrix.results.evidence.evidence import Limits
+from fsmatrix.results.evidence.target import DURABLE, MEMORY_TYPES
 from fsmatrix.results.evidence.values import JsonObject, inside
 from fsmatrix.results.record import Phase, RunRecord
 

@@ -6,12 +6,111 @@ could not be asked for is {"error": ...} there: then nothing is known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
-from fsmatrix.results.evidence.stored import Stored, StoredError, read
+from fsmatrix.results.evidence.stored import OWN, Stored, StoredError, read
 from fsmatrix.results.evidence.values import Json, JsonObject, inside
+
+# How a target's storage is deployed: the facts that decide whether it is compared fairly.
+#
+# A backend tells them (`Backend.deployment`), a campaign may declare what nobody can be asked for
+# (`targets.X.deployment`), and they are stored in a run's environment (`target.deployment`).
+# results/fairness sets those of several targets side by side.  Standard library only: ranks import
+# what stands beside it.
+
+
+LARGEST = 2**63
+_REPLICAS = re.compile(r"replica ([1-9]\d{0,2})")
+_CODE = re.compile(r"EC ([1-9]\d{0,2})\+(\d{1,3})")
+NONE = "none"  # there is no such thing: no copies, no checksums, no cache, no network
+WRITE_BACK = "write-back"  # an operation returns earlier: only after fsync is it durable
+DURABLE = "durable on return"  # an operation returns when it would survive a loss of power
+CLIENT, SERVER = "client", "server"  # who encodes
+TCP, RDMA = "TCP", "RDMA"
+SHARED, POLLED = "shared", "shared, and the servers poll"  # the cores of clients
+# FILE: on a file system of the server's, as on test beds
+HDD, SSD, NVME, PMEM, RAM, FILE = "HDD", "SSD", "NVMe SSD", "PMem", "RAM", "file"
+MEMORY_TYPES = ("tmpfs", "ramfs", "devtmpfs")  # file systems without storage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment(Stored):
+    """Facts about one installation of storage; None where a fact is not known.
+
+    All of them hold for the data that a campaign writes, over all storage nodes together if
+    nothing else is said.  Bytes are bytes, shares lie between 0 and 1.
+    """
+
+    redundancy: str | None = None  # none, replica 2, EC 2+1
+    failure_domain: str | None = None  # what copies never share: osd, host, rank; none: one copy
+    durability: str | None = None  # WRITE_BACK or DURABLE, of a write without O_DIRECT
+    checksums: str | None = None  # of data: none, "crc32c at rest", "crc64 end to end"
+    ec_encoder: str | None = (
+        None  # who computes an erasure code: CLIENT, SERVER; none: there is none
+    )
+    chunk_size: int | None = None  # bytes of one piece that a file is cut into; 0: it is not cut
+    transport: str | None = None  # between clients and servers: TCP, RDMA; none: no network
+    encrypted: bool | None = None  # in flight
+    data_cache: str | None = None  # what keeps data in a client: none, "page cache"
+    metadata_cache: str | None = None  # what keeps names and attributes in a client
+    storage_nodes: int | None = None  # that hold data
+    devices_per_node: float | None = None
+    media: str | None = None  # that data ends on: MEDIA, several joined by " + "; "A or B"
+    metadata_media: str | None = None  # that metadata ends on
+    fill: float | None = None  # share that is used, when attached
+    usable_bytes: int | None = None  # that users can fill, redundancy deducted
+    server_cores: int | None = None
+    server_memory: int | None = None  # bytes; 0: no server stands between client and devices
+    # whether servers work on the cores of clients: none (there is no such server), SHARED, POLLED
+    shared_cores: str | None = None
+
+    @property
+    def facts(self) -> dict[str, Json]:
+        """What is known, by name; a number that nothing can have is not."""
+        values = {name: getattr(self, name) for name in NAMES}
+        return {name: value for name, value in values.items() if _possible(value)}
+
+    def completed(self, other: Deployment) -> Deployment:
+        """With the facts of `other` where this one knows none, or only which it may be."""
+        known: dict[str, Any] = {
+            name: value
+            for name, value in self.facts.items()
+            if not _one_of(other.facts.get(name), value)
+        }
+        return replace(self, **{**other.facts, **known})
+
+
+def _one_of(value: Any, several: Any) -> bool:
+    """Whether a text is one of those of another: "RAM" of "PMem or RAM"."""
+    return isinstance(several, str) and value in several.split(" or ")
+
+
+def _possible(value: Any) -> bool:
+    return value is not None and (isinstance(value, str) or 0 <= value < LARGEST)
+
+
+NAMES = tuple(each.name for each in fields(Deployment) if each.name not in OWN)
+
+
+def deployment_of(environment: JsonObject) -> Deployment:
+    """That of a run's target; all unknown in files of before.  StoredError if it is no such."""
+    target = environment.get("target")
+    stored = target.get("deployment", {}) if isinstance(target, Mapping) else {}
+    return read(Deployment, stored, "environment.target.deployment")
+
+
+def stored_bytes(redundancy: str) -> float | None:
+    """Bytes stored for each byte of a client; None for a text that is no known redundancy."""
+    if redundancy == NONE:
+        return 1.0
+    if match := _REPLICAS.fullmatch(redundancy):
+        return float(match[1])
+    if match := _CODE.fullmatch(redundancy):
+        return (int(match[1]) + int(match[2])) / int(match[1])
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,11 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 # What is wrong with a file of results: which file, and why.
 
@@ -110,3 +115,18 @@ def read(path: Path | str, limit: int, follow: bool = False) -> bytes:
 def read_text(path: Path | str, limit: int = DOCUMENT_LIMIT, follow: bool = False) -> str:
     """As `read`, in UTF-8; UnicodeDecodeError for what is none."""
     return read(path, limit, follow).decode("utf-8")
+
+
+# YAML files that come with fsmatrix, read as pydantic models.
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def load(path: Path, model: type[Model], refusal: str) -> Model:
+    """The model that a file holds; ResultError of `refusal` and the reason if it holds none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return model.model_validate(YAML(typ="safe", pure=True).load(text))
+    except (OSError, YAMLError, ValidationError) as error:
+        raise ResultError(path, f"{refusal}: {error}") from error

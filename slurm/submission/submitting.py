@@ -26,8 +26,8 @@ from fsmatrix.slurm.scheduler import BatchJob, JobState, Scheduler, SchedulerAwa
 from fsmatrix.slurm.submission import submission as files
 from fsmatrix.slurm.submission.status import stored
 from fsmatrix.slurm.submission.submission import COLLECT, Part, Submission, divide, lanes, left
-from fsmatrix.suite.campaign.problems import CampaignError, Problem
 from fsmatrix.suite.campaign.slurm_section import SlurmSection
+from fsmatrix.suite.campaign.yamlio import CampaignError, Problem
 from fsmatrix.suite.plan.estimate import run_seconds
 from fsmatrix.suite.plan.plan import Plan
 from fsmatrix.suite.run.execute import open_store

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, model_validator
 
-from fsmatrix.results.evidence.deployment import Deployment
+from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.record import DEFAULT_DEVICE_STATE
 from fsmatrix.results.units import Duration, PositiveDuration, PositiveSize
-from fsmatrix.suite.campaign.problems import CampaignError, Problem
 from fsmatrix.suite.campaign.slurm_section import Count, Name, Section, SlurmSection
+from fsmatrix.suite.campaign.yamlio import CampaignError, Problem
 
 # What a campaign declares about a target that nobody can be asked for: `targets.X.deployment`.
 

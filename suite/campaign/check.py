@@ -9,8 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from fsmatrix.results.registry import did_you_mean
-from fsmatrix.suite.campaign.problems import Problem, shown
-from fsmatrix.suite.campaign.yamlio import KeyPath, Tree
+from fsmatrix.suite.campaign.yamlio import KeyPath, Problem, Tree, shown
 
 M = TypeVar("M", bound=BaseModel)
 MAPPING = "must be a mapping with keys"

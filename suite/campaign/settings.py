@@ -16,7 +16,6 @@ from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.suite.campaign.campaign import Campaign
 from fsmatrix.suite.campaign.check import refused_paths, validate
-from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse
 from fsmatrix.suite.campaign.site import (
     SiteFile,
     load_site,
@@ -25,7 +24,18 @@ from fsmatrix.suite.campaign.site import (
     site_presets,
     user_path,
 )
-from fsmatrix.suite.campaign.yamlio import KeyPath, Tree, flatten, load, parse, parse_value
+from fsmatrix.suite.campaign.yamlio import (
+    CampaignError,
+    KeyPath,
+    Origin,
+    Problem,
+    Tree,
+    flatten,
+    load,
+    parse,
+    parse_value,
+    refuse,
+)
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,8 @@ from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import PositiveSize
 from fsmatrix.suite.campaign.campaign import Defaults
 from fsmatrix.suite.campaign.check import validate
-from fsmatrix.suite.campaign.problems import CampaignError, Origin, refuse
 from fsmatrix.suite.campaign.slurm_section import Count, Section
-from fsmatrix.suite.campaign.yamlio import Tree, load
+from fsmatrix.suite.campaign.yamlio import CampaignError, Origin, Tree, load, refuse
 
 SITE_FILE = Path("/etc/fsmatrix/site.yaml")
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]

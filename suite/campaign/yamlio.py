@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,62 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.safefile import ResultError
-from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse, shown
+
+# What is wrong with a user's input, collected: where it stands and what is allowed.
+
+
+MAX_SHOWN = 50
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a value was said: a file with its line, or something without lines."""
+
+    source: str = "default"
+    line: int = 0  # from 1; 0 = the source has no lines ("default", "--set a=1")
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}" if self.line else self.source
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong."""
+
+    file: str
+    line: int  # from 1; 0 = not in a line of a file
+    where: str  # key path, "targets.xfs.options.size"
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.where}: " if self.where else ""
+        return f"{Origin(self.file, self.line)}: {where}{self.message}"
+
+
+class CampaignError(Exception):
+    """The input is refused; every problem found is in `problems`, in order of appearance."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = list(problems)
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        lines = [str(problem) for problem in self.problems[:MAX_SHOWN]]
+        if len(self.problems) > MAX_SHOWN:
+            lines.append(f"... and {len(self.problems) - MAX_SHOWN} more problems")
+        return "\n".join(lines)
+
+
+def refuse(origin: Origin, where: str, message: str) -> CampaignError:
+    """A CampaignError with a single problem."""
+    return CampaignError([Problem(origin.source, origin.line, where, message)])
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """A value as it appears in a message: repr, cut to `limit` characters."""
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
 
 KeyPath = tuple[str | int, ...]
 MAX_TEXT = 4 << 20  # characters

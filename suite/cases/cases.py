@@ -17,9 +17,8 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, LevelValue, Scalar
 from fsmatrix.results.record import Case, Geometry, canonical_json
 from fsmatrix.suite.campaign.check import describe, problem_of
-from fsmatrix.suite.campaign.problems import MAX_SHOWN, CampaignError, Problem, shown
 from fsmatrix.suite.campaign.settings import Settings
-from fsmatrix.suite.campaign.yamlio import KeyPath
+from fsmatrix.suite.campaign.yamlio import MAX_SHOWN, CampaignError, KeyPath, Problem, shown
 from fsmatrix.suite.cases.resolve import (
     COORDINATES,
     GEOMETRY,

@@ -21,7 +21,7 @@ from fsmatrix.results.files.hdf5.schema import from_json
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.units import plural
-from fsmatrix.suite.campaign.problems import CampaignError, Problem
+from fsmatrix.suite.campaign.yamlio import CampaignError, Problem
 from fsmatrix.suite.importing import imported, recognise
 from fsmatrix.suite.importing.labels import Labeller, Level
 from fsmatrix.suite.importing.recognise import (

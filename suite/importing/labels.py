@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fsmatrix.results.files.campaign.campaignfile import reserved
-from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse, shown
+from fsmatrix.suite.campaign.yamlio import CampaignError, Origin, Problem, refuse, shown
 from fsmatrix.suite.importing.imported import NAMES
 
 Level = str | int | float

@@ -25,7 +25,7 @@ from fsmatrix.results.formats.io500.declared import (
     place_of,
 )
 from fsmatrix.results.units import format_size
-from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse
+from fsmatrix.suite.campaign.yamlio import CampaignError, Origin, Problem, refuse
 from fsmatrix.traces.importing.base import encoding_problem, format_of, head
 
 # Files of other programs: finding them, and reading them as text, compressed or not.

@@ -11,7 +11,7 @@ from fsmatrix.backends.ceph.deployment import redundancy_of
 from fsmatrix.backends.ceph.levels.levelstate import parse_redundancy
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.audits.fairness import Fairness, fairness
-from fsmatrix.results.evidence.deployment import NAMES, Deployment
+from fsmatrix.results.evidence.target import NAMES, Deployment
 from fsmatrix.results.evidence.values import JsonObject, Level
 from fsmatrix.results.record import canonical_json
 from fsmatrix.suite.campaign.site import SiteFile

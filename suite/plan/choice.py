@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fsmatrix.backends.base import Space
 from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Settings
+from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.cases.resolve import TargetMember
 from fsmatrix.suite.plan.estimate import most_held, short_of_room

@@ -17,9 +17,9 @@ from fsmatrix.results.evidence.values import Level
 from fsmatrix.results.record import Case
 from fsmatrix.results.units import format_duration, format_size, plural
 from fsmatrix.suite.campaign.campaign import Target
-from fsmatrix.suite.campaign.problems import Problem
 from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.campaign.site import Site
+from fsmatrix.suite.campaign.yamlio import Problem
 from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.cases.resolve import TargetMember
 from fsmatrix.suite.plan.matrix import footprint

@@ -12,9 +12,8 @@ from fsmatrix.backends.player import base, player
 from fsmatrix.backends.player.ops import Driver
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.record import canonical_json
-from fsmatrix.suite.campaign.problems import Problem
 from fsmatrix.suite.campaign.settings import Settings
-from fsmatrix.suite.campaign.yamlio import KeyPath
+from fsmatrix.suite.campaign.yamlio import KeyPath, Problem
 from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.cases.resolve import EntryMember, Members, TargetMember

@@ -20,10 +20,18 @@ from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.record import digest
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.results.units import parse_size
-from fsmatrix.suite.campaign.problems import CampaignError, Origin, Problem, refuse
 from fsmatrix.suite.campaign.settings import Settings, Source, examine, find
 from fsmatrix.suite.campaign.site import SiteFile
-from fsmatrix.suite.campaign.yamlio import KeyPath, Tree, dotted, flatten
+from fsmatrix.suite.campaign.yamlio import (
+    CampaignError,
+    KeyPath,
+    Origin,
+    Problem,
+    Tree,
+    dotted,
+    flatten,
+    refuse,
+)
 from fsmatrix.suite.cases.cases import Cases, Planned, expand
 from fsmatrix.suite.cases.resolve import Members, TargetMember, default_options, members
 from fsmatrix.suite.plan import order

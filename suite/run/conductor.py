@@ -23,7 +23,7 @@ from fsmatrix.backends.journal.journal import LEFT_ALONE, Journal, undo_pending
 from fsmatrix.backends.journal.proof import PlannedPaths
 from fsmatrix.backends.system import workfolder
 from fsmatrix.backends.system.tools import Overdue, within
-from fsmatrix.results.evidence.deployment import MEMORY_TYPES, Deployment
+from fsmatrix.results.evidence.target import MEMORY_TYPES, Deployment
 from fsmatrix.results.evidence.values import Level
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.store import Store, StoreError

@@ -20,7 +20,6 @@ import psutil
 import fsmatrix
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import BACKENDS, Backend
-from fsmatrix.results.evidence.deployment import Deployment
 from fsmatrix.results.evidence.evidence import (
     CacheState,
     HealthLooks,
@@ -31,6 +30,7 @@ from fsmatrix.results.evidence.evidence import (
     World,
 )
 from fsmatrix.results.evidence.stored import Stored, StoredError, read
+from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, texts
 from fsmatrix.results.record import Geometry
 from fsmatrix.suite.plan.estimate import with_links

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fsmatrix.results.files.lock import JobEnded
 from fsmatrix.results.process import NO_JOB, CurrentJob
-from fsmatrix.suite.campaign.problems import CampaignError, Problem
+from fsmatrix.suite.campaign.yamlio import CampaignError, Problem
 from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.launchers import mpirun
 from fsmatrix.suite.launchers.base import Allocation, Launcher, LauncherError

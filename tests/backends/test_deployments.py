@@ -12,8 +12,8 @@ from fsmatrix.backends.ceph import deployment as ceph
 from fsmatrix.backends.ceph.state.facts import of_osds
 from fsmatrix.backends.daos import deployment as daos
 from fsmatrix.backends.local import deployment as local
-from fsmatrix.results.evidence import deployment as d
-from fsmatrix.results.evidence.deployment import NAMES
+from fsmatrix.results.evidence import target as d
+from fsmatrix.results.evidence.target import NAMES
 from tests.backends.daos_standin import Standin
 from tests.backends.daos_standin import daos as daos_dfs
 

@@ -10,7 +10,7 @@ import pytest
 
 from fsmatrix.results.files.store import Store
 from fsmatrix.suite.campaign import settings, yamlio
-from fsmatrix.suite.campaign.problems import CampaignError
+from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.importing import recognise
 from fsmatrix.suite.importing.recognise import UnreadableError
 from fsmatrix.suite.importing.recognise import find as found_below

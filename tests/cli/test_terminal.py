@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.cli import progress
-from fsmatrix.results.printable import printable
+from fsmatrix.results.units import printable
 from tests.suite.running import FSMATRIX, fsmatrix
 from tests.waiting import PATIENCE
 

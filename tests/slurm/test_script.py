@@ -15,8 +15,7 @@ from fsmatrix.slurm.scheduler import BatchJob
 from fsmatrix.slurm.slurm import Slurm, sbatch_word, script_text, time_text
 from fsmatrix.slurm.submission import submitting
 from fsmatrix.slurm.submission.submitting import Submitter
-from fsmatrix.suite.campaign.problems import CampaignError
-from fsmatrix.suite.campaign.yamlio import Tree
+from fsmatrix.suite.campaign.yamlio import CampaignError, Tree
 from fsmatrix.suite.plan.plan import Installation, Plan, build_plan
 
 DATA = Path(__file__).parent.parent / "data" / "slurm"

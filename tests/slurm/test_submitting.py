@@ -21,10 +21,9 @@ from fsmatrix.slurm.scheduler import (
 from fsmatrix.slurm.submission import status as looking
 from fsmatrix.slurm.submission import submission, submitting
 from fsmatrix.slurm.submission.submission import JOB_SECONDS, divide, left
-from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import SiteFile
-from fsmatrix.suite.campaign.yamlio import Tree
+from fsmatrix.suite.campaign.yamlio import CampaignError, Tree
 from fsmatrix.suite.plan.plan import Installation, Plan, Request, build_plan
 from tests.slurm.paper import CAMPAIGN, Paper, _submission, carry_out, planned, submit
 

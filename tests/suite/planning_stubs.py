@@ -196,7 +196,7 @@ def planned(body: str = "", head: str = HEAD, **more: Any) -> Any:
 
 def problems(body: str = "", head: str = HEAD, **more: Any) -> list[str]:
     """Texts of the problems with which a campaign is refused."""
-    from fsmatrix.suite.campaign.problems import CampaignError
+    from fsmatrix.suite.campaign.yamlio import CampaignError
 
     try:
         planned(body, head, **more)

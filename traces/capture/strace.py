@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.traces.capture import descriptors, naming, opening, transfers
+from fsmatrix.traces.capture import descriptors, naming, transfers
 from fsmatrix.traces.capture.files import Files, Sizes
 from fsmatrix.traces.capture.system import System
 from fsmatrix.traces.capture.text import (
@@ -29,12 +29,12 @@ from fsmatrix.traces.writer import TraceWriter
 SOURCE = "strace"
 HANDLERS: Mapping[str, Handler] = {
     **transfers.HANDLERS,
-    **opening.HANDLERS,
-    **naming.HANDLERS,
+    **naming.OPENING,
+    **naming.NAMING,
     **descriptors.HANDLERS,
 }
 NAMES = tuple(dict.fromkeys((*HANDLERS, *transfers.NAMES)))  # of the calls that a capture looks at
-OPERATIONS = frozenset((*transfers.HANDLERS, *opening.HANDLERS, *naming.HANDLERS, "close"))
+OPERATIONS = frozenset((*transfers.HANDLERS, *naming.OPENING, *naming.NAMING, "close"))
 ON_HANDLES = frozenset(transfers.HANDLERS) | {"close", "fstat", "fstat64", "getdents64"}
 MOST_HELD = 1 << 20  # events of processes whose maker is not known yet
 MOST_RANK = 1 << 24

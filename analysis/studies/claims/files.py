@@ -10,7 +10,7 @@ from fsmatrix.analysis.data.roles import NUMERIC, ROLES
 from fsmatrix.analysis.questions.bottleneck.usage import COLUMNS
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 from fsmatrix.analysis.units import METRICS, Level
-from fsmatrix.results.files import yamlmodel
+from fsmatrix.results.files import safefile
 from fsmatrix.results.files.safefile import ResultError
 
 FOLDER = Path(fsmatrix.results.__file__).parent / "published" / "studies"
@@ -27,7 +27,7 @@ def load(name: str) -> StudyFile:
     if name not in names():
         raise ValueError(f"no study {name!r}: there are {', '.join(names())}")
     path = FOLDER / f"{name}.yaml"
-    study = yamlmodel.load(path, StudyFile, "is no study")
+    study = safefile.load(path, StudyFile, "is no study")
     wrong = [f"{'.'.join(map(str, path_))}: {message}" for path_, message, _, _ in faults(study)]
     if wrong:
         raise ResultError(path, f"is no study: {'; '.join(wrong)}")

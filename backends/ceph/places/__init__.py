@@ -1,4 +1,4 @@
 """Where a campaign's data lies on a cluster: namespaces of pools, trees of CephFS.
 
-From outside: `trees`, `spaces`, `own`.
+From outside: `trees`, `spaces`.
 """

@@ -12,7 +12,8 @@ import time
 from typing import Any
 
 from fsmatrix.backends.base import Settled
-from fsmatrix.backends.ceph.bindings.librados import TIMEOUT, CephError, Cluster, Login
+from fsmatrix.backends.ceph.bindings.capi import CephError
+from fsmatrix.backends.ceph.bindings.librados import TIMEOUT, Cluster, Login
 from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.ceph.state.facts import osds_up
 from fsmatrix.backends.errors import BackendError

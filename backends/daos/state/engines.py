@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from fsmatrix.backends.system.mounts import parse_mountinfo
-from fsmatrix.results.evidence.deployment import PMEM, RAM
+from fsmatrix.results.evidence.target import PMEM, RAM
 
 ENGINE = "daos_engine"
 PROGRAMS = ("daos_server", ENGINE)

@@ -32,16 +32,14 @@ from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import DATA, Journal, make_tree, release_tree
 from fsmatrix.backends.local import deployment, images, provenance
 from fsmatrix.backends.local.devices import emulated
-from fsmatrix.backends.local.devices.attempts import attempt
-from fsmatrix.backends.local.devices.emulated import Adapter, DevicesOptions
+from fsmatrix.backends.local.devices.emulated import Adapter, DevicesOptions, attempt
 from fsmatrix.backends.local.directory import Directory, DirectoryOptions, space_of
 from fsmatrix.backends.system import devices
 from fsmatrix.backends.system.files.residency import expand
 from fsmatrix.backends.system.files.trusted import shared_refusal
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.system.workfolder import remove_tree
-from fsmatrix.results.evidence.deployment import NONE, Deployment
-from fsmatrix.results.evidence.target import EmulatedDevices
+from fsmatrix.results.evidence.target import NONE, Deployment, EmulatedDevices
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, positive, text, texts
 
 # Directories that the user names, each on a device of its own: ours are made in them.

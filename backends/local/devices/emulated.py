@@ -8,10 +8,11 @@ or io.max), of the cgroup that the ranks are in.
 
 from __future__ import annotations
 
+import re
 import shlex
 import socket
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,21 +22,108 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from fsmatrix.backends.base import BackendOptions, ProvisionContext
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal import proof
 from fsmatrix.backends.journal.journal import DATA, Journal
+from fsmatrix.backends.journal.proof import Facts, Kind, NotProvenOurs, OwnershipScope, Stage
 from fsmatrix.backends.local import images
-from fsmatrix.backends.local.devices import limits
-from fsmatrix.backends.local.devices.attempts import attempt
 from fsmatrix.backends.local.directory import DirectoryOptions
 from fsmatrix.backends.local.ext4 import Ext4
 from fsmatrix.backends.local.local import MKFS_DEADLINE, OWN_NEEDS, USABLE_SHARE, LocalBackend
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.xfs import Xfs
-from fsmatrix.backends.system import mounts, tools
+from fsmatrix.backends.system import devices, loopdev, mounts, tools
+from fsmatrix.backends.system.cgroups import throttle
 from fsmatrix.backends.system.cgroups.throttle import Limits
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize
+
+# Several devices taken down: what one of them objects does not keep the others.
+
+
+def attempt(actions: Iterable[Callable[[], None]]) -> None:
+    """Do all of them; BackendError at the end with what went wrong."""
+    problems = []
+    for action in actions:
+        try:
+            action()
+        except BackendError as error:
+            problems.append(str(error))
+    if problems:
+        raise BackendError("; ".join(problems))
+
+
+# Limits of operations per second on loop devices of ours: journalled, and lifted again.
+#
+# The kernel keeps a limit under the number of a device also when another file is attached there.
+# So it is written down before it is made, and lifted only where the very limit that was written
+# down is in force on a loop device that is ours (or on which nothing is attached).
+
+
+KIND = "io-limit"
+_LOOP = re.compile(r"/dev/loop\d+")
+
+
+def limits_refusal() -> str:
+    """Why nothing can be limited in this process's cgroup (empty: it can)."""
+    try:
+        throttle.own(throttle.hierarchy())
+    except BackendError as error:
+        return str(error)
+    return ""
+
+
+def impose(device: str, limits: Limits, journal: Journal) -> None:
+    """Limit what this process's cgroup does on a loop device; harmless if it is so already."""
+    folder = throttle.own(throttle.hierarchy())
+    facts: JsonObject = {"device": device, "cgroup": str(folder), "limits": vars(limits)}
+    if not journal.pending(KIND, **facts):
+        journal.begin(KIND, **facts)
+    throttle.limit(folder, devices.number_of(device), limits)
+
+
+def lift(device: str, journal: Journal) -> None:
+    """Undo `impose`; nothing if there is no limit.  BackendError if another one is in force."""
+    for entry in journal.pending(KIND, device=device):
+        try:
+            undo(entry.facts, True)
+        except NotProvenOurs as reason:
+            raise BackendError(str(reason)) from reason
+        journal.end(entry)
+
+
+def undo(facts: Facts, same_boot: bool) -> str:
+    """Lift a limit if it is the recorded one."""
+    device, folder = str(facts["device"]), Path(str(facts["cgroup"]))
+    if not same_boot or not folder.exists() or not Path(device).exists():
+        return ""
+    number = devices.number_of(device)
+    in_force = throttle.limits_of(folder, number)
+    if in_force == Limits():
+        return ""
+    if vars(in_force) != facts["limits"]:
+        raise NotProvenOurs(
+            f"{device}: another limit than the recorded one is in force in {folder}"
+        )
+    throttle.limit(folder, number, Limits())
+    return f"lifted the limit on {device}"
+
+
+def prove(facts: Facts, ground: OwnershipScope) -> None:
+    """A loop device of ours, or an empty one, and a cgroup where the kernel has them."""
+    device, folder = str(facts["device"]), Path(str(facts["cgroup"]))
+    if not _LOOP.fullmatch(device):
+        raise NotProvenOurs(f"{device} is no loop device: its limit stays")
+    if not proof.our_loop(device, ground) and loopdev.backing(device) is not None:
+        raise NotProvenOurs(f"{device}: nothing proves that it is ours: its limit stays")
+    root = throttle.hierarchy().root
+    if not folder.is_relative_to(root) or folder.resolve() != folder:
+        raise NotProvenOurs(f"{folder} is no cgroup below {root}: its limits stay")
+
+
+IO_LIMIT = Kind(Stage.MOUNT, prove, undo, ends_with_boot=True)
+
 
 # Options of the backend `devices`.
 
@@ -145,7 +233,7 @@ def refusal(options: EmulatedOptions) -> str:
     usable = system.check()
     if not usable.ok:
         return usable.reason
-    return system.size_refusal(options.size) or limits.refusal()
+    return system.size_refusal(options.size) or limits_refusal()
 
 
 def usable_bytes(options: EmulatedOptions) -> int:
@@ -219,8 +307,8 @@ def mount(adapter: Adapter, target: str, journal: Journal) -> None:
     for part in adapter.parts:
         mounting.mount_at(journal, adapter.filesystem, part.device, Path(part.point), "")
     for part in adapter.parts:
-        limits.impose(part.device, Limits(**adapter.device_limits), journal)
-    limits.impose(adapter.device, Limits(**adapter.adapter_limits), journal)
+        impose(part.device, Limits(**adapter.device_limits), journal)
+    impose(adapter.device, Limits(**adapter.adapter_limits), journal)
 
 
 def unmount(adapter: Adapter, journal: Journal) -> None:
@@ -231,7 +319,7 @@ def unmount(adapter: Adapter, journal: Journal) -> None:
     limited = (adapter.device, *(part.device for part in adapter.parts))
     attempt(
         [
-            *(partial(limits.lift, device, journal) for device in limited),
+            *(partial(lift, device, journal) for device in limited),
             *(
                 partial(mounting.unmount_at, journal, part.device, Path(part.point))
                 for part in adapter.parts

@@ -10,7 +10,7 @@ from pathlib import Path
 from fsmatrix.backends.local import clients, provenance
 from fsmatrix.backends.system import devices, loopdev
 from fsmatrix.backends.system.mounts import Mount, mount_of, option_values
-from fsmatrix.results.evidence.deployment import MEMORY_TYPES
+from fsmatrix.results.evidence.target import MEMORY_TYPES
 
 # how a client in user space is told to keep nothing itself, by its type in mountinfo
 UNCACHED = {

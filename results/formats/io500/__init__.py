@@ -23,24 +23,22 @@ from fsmatrix.results.formats.base import (
     overlapping,
     totals,
 )
-from fsmatrix.results.formats.io500.check import (
+from fsmatrix.results.formats.io500.declared import GIB, KILO
+from fsmatrix.results.formats.io500.text import (
     PARTS,
+    Entry,
     PhaseFacts,
     PrintedScores,
     RunFacts,
-    differences,
-    recomputed,
-)
-from fsmatrix.results.formats.io500.declared import GIB, KILO
-from fsmatrix.results.formats.io500.text import (
-    Entry,
     Scores,
     Summary,
+    differences,
     is_result,
     is_summary,
     read_result,
     read_summaries,
     read_summary,
+    recomputed,
 )
 from fsmatrix.results.record import Phase, bandwidth, iops, window
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from fsmatrix.analysis.studies.claims import files as claims_files
 from fsmatrix.cli.questions.claims import claims as command
 from fsmatrix.cli.questions.claims import read_study
-from fsmatrix.suite.campaign.problems import CampaignError
+from fsmatrix.suite.campaign.yamlio import CampaignError
 
 
 def test_every_study_that_comes_with_fsmatrix_is_sound() -> None:

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph.bindings.librados import CephError, Login
+from fsmatrix.backends.ceph.bindings.capi import CephError
+from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.ceph.places.spaces import Space
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree

@@ -18,7 +18,8 @@ import pytest
 
 from fsmatrix.backends import base
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
+from fsmatrix.backends.ceph.bindings.capi import CephError
+from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.levels import levelstate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending

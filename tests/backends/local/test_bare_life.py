@@ -13,7 +13,7 @@ import pytest
 from fsmatrix.backends.access import DeviceAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.local.devices import limits
+from fsmatrix.backends.local.devices import emulated
 from fsmatrix.backends.local.devices.bare import backend
 from fsmatrix.backends.local.devices.bare.backend import Device, DeviceOptions
 from fsmatrix.backends.system import devices, loopdev
@@ -22,7 +22,9 @@ from fsmatrix.suite.workloads.streams.pattern import SHARED
 from tests.backends.bare_devices import MIB, attached, bare, digest, out_of, provisioning
 
 pytestmark = [pytest.mark.loop, pytest.mark.needs("ext4")]
-limited = pytest.mark.skipif(bool(limits.refusal()), reason=limits.refusal() or "can")
+limited = pytest.mark.skipif(
+    bool(emulated.limits_refusal()), reason=emulated.limits_refusal() or "can"
+)
 
 
 @pytest.fixture

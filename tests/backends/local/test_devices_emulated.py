@@ -19,8 +19,8 @@ import pytest
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
-from fsmatrix.backends.local.devices import limits
 from fsmatrix.backends.local.devices.backend import FACTOR
+from fsmatrix.backends.local.devices.emulated import KIND, limits_refusal
 from fsmatrix.backends.local.local import LocalBackend
 from fsmatrix.backends.system import devices, loopdev, mounts
 from fsmatrix.backends.system.cgroups import throttle
@@ -65,7 +65,7 @@ backend.finish(context)
 print(len(calls))
 """
 LINES = 27  # of the journal in such a life
-limited = pytest.mark.skipif(bool(limits.refusal()), reason=limits.refusal() or "can")
+limited = pytest.mark.skipif(bool(limits_refusal()), reason=limits_refusal() or "can")
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ class TestEmulated:
             journal = Journal(tmp_path / "journals/host.jsonl")
             for cgroup in (folder, tmp_path):
                 facts = {"device": device, "cgroup": str(cgroup), "limits": vars(limit)}
-                journal.begin(limits.KIND, **facts)
+                journal.begin(KIND, **facts)
             report = undo_pending(tmp_path / "journals")
             assert len(report) == 2
             assert all("its limit stays" in line for line in report), report

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fsmatrix.backends.ceph.bindings.librados import CephError, Cluster
+from fsmatrix.backends.ceph.bindings.capi import CephError
+from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.cgroups import throttle

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fsmatrix.results.audits.fairness import JUDGEMENTS, RULES, Judged, fairness
-from fsmatrix.results.evidence import deployment as d
-from fsmatrix.results.evidence.deployment import NAMES, Deployment, of_environment
+from fsmatrix.results.evidence import target as d
 from fsmatrix.results.evidence.stored import StoredError
+from fsmatrix.results.evidence.target import NAMES, Deployment, deployment_of
 
 DOCS = Path(__file__).parents[3] / "docs/ceph-vs-daos.md"
 GIB = 1 << 30
@@ -196,12 +196,12 @@ def test_a_deployment_is_stored_and_read_back() -> None:
     told = Deployment(redundancy="none", encrypted=False, fill=0.25, server_memory=0)
     document = json.loads(json.dumps(told.document()))
     assert document == {"redundancy": "none", "encrypted": False, "fill": 0.25, "server_memory": 0}
-    assert of_environment({"target": {"name": "a", "deployment": document}}).facts == told.facts
-    assert of_environment({"target": {"name": "a"}}).facts == {}  # files of before
-    assert of_environment({}).facts == {}
-    assert of_environment({"imported": {}, "target": "x"}).facts == {}
+    assert deployment_of({"target": {"name": "a", "deployment": document}}).facts == told.facts
+    assert deployment_of({"target": {"name": "a"}}).facts == {}  # files of before
+    assert deployment_of({}).facts == {}
+    assert deployment_of({"imported": {}, "target": "x"}).facts == {}
     with pytest.raises(StoredError, match=r"deployment\.server_memory"):
-        of_environment({"target": {"deployment": {"server_memory": "much"}}})
+        deployment_of({"target": {"deployment": {"server_memory": "much"}}})
 
 
 @pytest.mark.parametrize(

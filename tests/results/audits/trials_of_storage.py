@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from fsmatrix.results.evidence.deployment import WRITE_BACK
+from fsmatrix.results.evidence.target import WRITE_BACK
 from fsmatrix.results.record import RunRecord
 from tests.results.audit_records import (
     MB,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source, resolve
+from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.plan.plan import build_plan
 from fsmatrix.suite.registry import registries
 from tests.suite.planning_stubs import HEAD, planned, problems, text

@@ -11,7 +11,7 @@ import pytest
 
 from fsmatrix.backends.access import DfsAccess, PathAccess
 from fsmatrix.results import published
-from fsmatrix.suite.campaign.problems import CampaignError
+from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.plan.as_json import fairness_of

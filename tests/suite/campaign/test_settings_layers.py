@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import resolve
 from fsmatrix.suite.campaign.site import Site, load_site, quiet
+from fsmatrix.suite.campaign.yamlio import CampaignError
 from tests.suite.planning_stubs import HEAD, planned, problems, text
 
 

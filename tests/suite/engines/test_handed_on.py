@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from fsmatrix.backends.ceph.options import RadosOptions
 from fsmatrix.suite.workloads.dbench import DbenchOptions
-from fsmatrix.suite.workloads.fio.free import FREE, OF_JOBS
+from fsmatrix.suite.workloads.fio.job import FREE, OF_JOBS
 from fsmatrix.suite.workloads.fio.options import FioOptions
 from fsmatrix.suite.workloads.ior import WORDS, IorOptions
 from fsmatrix.suite.workloads.mdtest import EXTRA, MODULES, MdtestOptions

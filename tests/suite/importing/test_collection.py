@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.suite.campaign.problems import CampaignError
+from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.importing.recognise import collection
 from tests.io500_submissions import old_summary, submission, summary, values, with_outputs
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsmatrix.suite.campaign.problems import CampaignError
+from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.importing import recognise
 from fsmatrix.suite.importing.labels import compile_pattern, labeller
 from fsmatrix.suite.importing.recognise import BinaryError, UnreadableError, find, read

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
+from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.plan.plan import Request, build_plan
 from tests.suite.planning_stubs import planned, problems
 

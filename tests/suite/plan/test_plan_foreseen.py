@@ -10,8 +10,8 @@ import pytest
 from fsmatrix.backends.base import BACKENDS
 from fsmatrix.backends.player import player
 from fsmatrix.results.formats.fio.options import FEWEST_OBJECTS
-from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
+from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.plan.plan import Installation, Request, build_plan
 from fsmatrix.suite.workloads.fio.job import sections
 from tests.suite.running import fsmatrix

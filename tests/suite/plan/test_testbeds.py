@@ -17,8 +17,8 @@ from fsmatrix.backends.testbed.daos.testbed import DaosTestbed
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.process import Process
-from fsmatrix.suite.campaign.problems import CampaignError
 from fsmatrix.suite.campaign.settings import Source
+from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.cases import target
 from fsmatrix.suite.plan.plan import Installation, Plan, Request, build_plan
 from tests.waiting import PATIENCE

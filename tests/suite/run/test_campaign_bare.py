@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fsmatrix.backends.local.devices import limits
+from fsmatrix.backends.local.devices import emulated
 from fsmatrix.backends.system import devices, signature
 from fsmatrix.results.files.store import Store
 from tests.backends.bare_devices import MIB, attached, digest, out_of
@@ -47,7 +47,9 @@ FIO = {
     "name": "rw",
     "levels": "[read, write, randread, randwrite]",
 }
-limited = pytest.mark.skipif(bool(limits.refusal()), reason=limits.refusal() or "can")
+limited = pytest.mark.skipif(
+    bool(emulated.limits_refusal()), reason=emulated.limits_refusal() or "can"
+)
 pytestmark = pytest.mark.loop
 
 

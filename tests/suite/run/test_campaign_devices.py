@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fsmatrix.backends.local.devices import limits
+from fsmatrix.backends.local.devices import emulated
 from fsmatrix.backends.system import mounts
 from fsmatrix.results.evidence.replay import replayed
 from fsmatrix.results.files.store import Store
@@ -46,7 +46,9 @@ limits: {{time_per_run: 60s}}
 """
 RATES = "device_iops: {read: 400, write: 400}, adapter_iops: {read: 500, write: 500}"
 EMULATED = f"emulated: {{count: 2, size: 128MiB, filesystem: ext4, {RATES}}}"
-limited = pytest.mark.skipif(bool(limits.refusal()), reason=limits.refusal() or "can")
+limited = pytest.mark.skipif(
+    bool(emulated.limits_refusal()), reason=emulated.limits_refusal() or "can"
+)
 pytestmark = [pytest.mark.loop, pytest.mark.needs("ext4")]
 
 

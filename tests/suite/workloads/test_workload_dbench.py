@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.record import Case
-from fsmatrix.suite.campaign.problems import CampaignError
+from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.cases.resolve import default_options, normal_option
 from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.dbench import read

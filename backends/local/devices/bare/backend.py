@@ -33,7 +33,7 @@ from fsmatrix.backends.journal import journal
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import deployment, images, provenance
 from fsmatrix.backends.local.deployment import Filesystem
-from fsmatrix.backends.local.devices import limits
+from fsmatrix.backends.local.devices import emulated
 from fsmatrix.backends.local.devices.bare import claims
 from fsmatrix.backends.local.devices.bare.claims import Disk, disk_of
 from fsmatrix.backends.local.devices.emulated import Rates
@@ -42,8 +42,8 @@ from fsmatrix.backends.system import devices, tools
 from fsmatrix.backends.system.cgroups.throttle import Limits
 from fsmatrix.backends.system.files import residency
 from fsmatrix.backends.system.workfolder import remove_tree
-from fsmatrix.results.evidence.deployment import DURABLE, NONE, WRITE_BACK, Deployment
 from fsmatrix.results.evidence.stored import read
+from fsmatrix.results.evidence.target import DURABLE, NONE, WRITE_BACK, Deployment
 from fsmatrix.results.evidence.values import (
     Json,
     JsonObject,
@@ -226,7 +226,7 @@ class DeviceOptions(BackendOptions):
 
 def refusal() -> str:
     """Why it cannot be made here (empty: it can)."""
-    return images.loop_refusal() or limits.refusal()
+    return images.loop_refusal() or emulated.limits_refusal()
 
 
 def make(options: EmulatedDevice, context: ProvisionContext) -> JsonObject:
@@ -247,12 +247,12 @@ def throttle(attached: JsonObject, journal: Journal) -> None:
     """Limit what this process's cgroup does on it."""
     rates = mapping(attached, "limits")
     wanted = Limits(**{name: whole(rates, name) for name in rates})
-    limits.impose(text(attached, "device"), wanted, journal)
+    emulated.impose(text(attached, "device"), wanted, journal)
 
 
 def lift(attached: JsonObject, journal: Journal) -> None:
     """Undo `throttle`; harmless where that is done."""
-    limits.lift(text(attached, "device"), journal)
+    emulated.lift(text(attached, "device"), journal)
 
 
 def release(attached: JsonObject, journal: Journal) -> None:
