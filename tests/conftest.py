@@ -84,6 +84,7 @@ class Together(LoadScopeScheduling):
         return ceph_beds.kind_of(self.config.rootpath / module) or module
 
 
+@pytest.hookimpl(optionalhook=True)  # a test runs pytest without xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
     """What `--dist loadscope` means here."""
     return Together(config, log) if config.getvalue("dist") == "loadscope" else None
