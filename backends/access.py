@@ -124,6 +124,15 @@ class DaosAccess(Access):
     system: str = ""  # DAOS server group; empty: the agent's own
     oclass: str = ""  # object class that programs give to their objects; empty: their own choice
 
+    @staticmethod
+    def of_run(label: str, run: str) -> str:
+        """Label of a run's own container beside the suite's own container `label`."""
+        return f"{label}.{run}"
+
+    def run_root(self, run: str) -> str:
+        """Where a run's programs write."""
+        return f"daos://{self.pool}/{self.of_run(self.container, run)}"
+
 
 @dataclass(frozen=True)
 class RadosAccess(Access):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+from fsmatrix.backends.access import DaosAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos.tools import tool
 from fsmatrix.backends.daos.tools.answers import Container
@@ -155,11 +156,6 @@ def destroy(client: Client, pool: str, label: str, uuid: str = "") -> bool:
     return True
 
 
-def of_run(label: str, run: str) -> str:
-    """Label of a run's own container beside the suite's own container `label`."""
-    return f"{label}.{run}"
-
-
 def destroy_of_run(client: Client, pool: str, label: str, run: str = "") -> None:
     """Destroy what a run (empty: any run) made beside the suite's own container `label`.
 
@@ -167,7 +163,7 @@ def destroy_of_run(client: Client, pool: str, label: str, run: str = "") -> None
     """
     if not tool.is_own(label):
         raise BackendError(f"{label!r} is not one of the suite's containers: nothing was destroyed")
-    own = of_run(label, run)
+    own = DaosAccess.of_run(label, run)
     for each in client.containers(pool):
         if each.label == own or each.label.startswith(f"{own}." if run else own):
             destroy(client, pool, each.label, each.uuid)

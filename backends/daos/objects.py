@@ -70,14 +70,14 @@ class DaosObjects(daos_backend.DaosBackend):
     def run_root(cls, access: Access, name: str) -> str:
         """The run's container as ROOT is told it: daos://pool/label."""
         daos = expect(access, DaosAccess)
-        return f"daos://{daos.pool}/{containers.of_run(daos.container, name)}"
+        return daos.run_root(name)
 
     @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
         """Make the run's container; harmless if another node did."""
         del programs
         daos, place = expect(access, DaosAccess), Place.of(access.details)
-        label = containers.of_run(daos.container, name)
+        label = daos.of_run(daos.container, name)
         if not tool.is_name(label):
             raise BackendError(
                 f"{label} is no label that DAOS takes: give the target a shorter name"

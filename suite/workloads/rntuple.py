@@ -19,7 +19,6 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from fsmatrix.backends.access import Access, DaosAccess
-from fsmatrix.backends.daos import containers
 from fsmatrix.results.audits.base import STORED
 from fsmatrix.results.evidence.lhcb import CUTS, FACT, Analysed, Selection
 from fsmatrix.results.evidence.stored import read
@@ -427,7 +426,7 @@ class Rntuple(Workload):
 def _place(access: Access) -> str:
     """Where a process writes: its file, or the run's container."""
     if isinstance(access, DaosAccess):
-        return f"daos://{access.pool}/{containers.of_run(access.container, '{run}')}"
+        return access.run_root("{run}")
     return "{path}/lhcb-{rank}.root"
 
 
