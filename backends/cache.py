@@ -19,7 +19,7 @@ from fsmatrix.backends.base import CacheMethod, Evidence
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import libc
 from fsmatrix.backends.system.files import residency
-from fsmatrix.backends.system.files.trusted import FOLDER, visit
+from fsmatrix.backends.system.files.descent import FOLDER, visit
 from fsmatrix.results.evidence.values import Json
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")

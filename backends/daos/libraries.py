@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError, ToolError
-from fsmatrix.backends.system import signature, tools
+from fsmatrix.backends.system import elf, tools
 from fsmatrix.backends.system.files.trusted import distrust_file
 
 CLIENT = ("libdaos.so.2", "libdfs.so")
@@ -53,7 +53,7 @@ def distrust(library: Path) -> str:
             return reason
     except OSError as error:
         return f"{library}: {error.strerror}"
-    return "" if signature.is_shared_library(library) else f"{library} is no shared library"
+    return "" if elf.is_shared_library(library) else f"{library} is no shared library"
 
 
 def folder(given: str) -> str:

@@ -18,7 +18,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.identity import Identity
 from fsmatrix.backends.system import loopdev, mounts
-from fsmatrix.backends.system.files.residency import place_of
+from fsmatrix.backends.system.files.written import place_of
 from fsmatrix.results.evidence.values import JsonObject, whole
 from fsmatrix.results.registry import BrokenEntry, Registry
 

@@ -28,8 +28,8 @@ from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import clients, deployment, provenance
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import devices
-from fsmatrix.backends.system.files.residency import expand, wrong
 from fsmatrix.backends.system.files.trusted import shared_refusal
+from fsmatrix.backends.system.files.written import expand, wrong
 from fsmatrix.backends.system.mounts import Mount, mount_of
 from fsmatrix.results.evidence.target import MEMORY_TYPES, Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text

@@ -22,8 +22,8 @@ from fsmatrix.backends.journal.proof import NotProvenOurs
 from fsmatrix.backends.journal.rollback import undo_image, undo_loop
 from fsmatrix.backends.system import loopdev, tools
 from fsmatrix.backends.system.files import residency
-from fsmatrix.backends.system.files.residency import expand, place_of
 from fsmatrix.backends.system.files.trusted import RESULTS, shared_refusal
+from fsmatrix.backends.system.files.written import expand, place_of
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.values import text, whole

@@ -34,7 +34,7 @@ from fsmatrix.backends.local import deployment, images, provenance
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import devices, mounts, signature, tools
-from fsmatrix.backends.system.files.residency import expand, wrong
+from fsmatrix.backends.system.files.written import expand, wrong
 from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text, whole
 from fsmatrix.results.process import boot_id

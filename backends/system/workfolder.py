@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.system.files.trusted import FOLDER, GONE, temporary_refusal, visit
+from fsmatrix.backends.system.files.descent import FOLDER, GONE, visit
+from fsmatrix.backends.system.files.trusted import temporary_refusal
 
 # The suite's removal of directories: runs, trees, scratch; also while other kernels remove them.
 #

@@ -28,7 +28,7 @@ from fsmatrix.backends.journal import proof, tree
 from fsmatrix.backends.journal.journal import Entry, read, refuse_foreign
 from fsmatrix.backends.system import mounts, tools
 from fsmatrix.backends.system.files import trusted
-from fsmatrix.backends.testbed import daemons, network, process
+from fsmatrix.backends.testbed import daemons, network, process, sockets
 from fsmatrix.backends.testbed.daemons import Daemon
 from fsmatrix.backends.testbed.home import Home, Kind, Recorded, Step, Steps, fresh_id
 from fsmatrix.results.evidence.values import Json, JsonObject, Scalar
@@ -447,7 +447,7 @@ def own_name(entry: Entry) -> str:
 
 def _sockets(entry: Entry) -> str:
     own_name(entry)
-    return process.remove(Path(str(entry.facts["path"])))
+    return sockets.remove(Path(str(entry.facts["path"])))
 
 
 NETWORK: Mapping[str, Undo] = {

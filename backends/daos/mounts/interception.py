@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fsmatrix.backends.daos import libraries
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system import signature
+from fsmatrix.backends.system import elf
 from fsmatrix.results.evidence.evidence import Interception
 
 NONE = "none"
@@ -94,7 +94,7 @@ def program_refusal(kind: str, program: str) -> str:
     """Why a program (empty: the player) cannot be intercepted; empty: it can, by its file."""
     if kind == NONE:
         return ""
-    reason = signature.preload_refusal(program or sys.executable)  # the player works in a Python
+    reason = elf.preload_refusal(program or sys.executable)  # the player works in a Python
     return f"interception {kind} has no effect: {reason}" if reason else ""
 
 

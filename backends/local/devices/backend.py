@@ -35,8 +35,8 @@ from fsmatrix.backends.local.devices import emulated
 from fsmatrix.backends.local.devices.emulated import Adapter, DevicesOptions, attempt
 from fsmatrix.backends.local.directory import Directory, DirectoryOptions, space_of
 from fsmatrix.backends.system import devices
-from fsmatrix.backends.system.files.residency import expand
 from fsmatrix.backends.system.files.trusted import shared_refusal
+from fsmatrix.backends.system.files.written import expand
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.system.workfolder import remove_tree
 from fsmatrix.results.evidence.target import NONE, Deployment, EmulatedDevices

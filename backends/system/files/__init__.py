@@ -1,4 +1,4 @@
-"""Files: paths as written, and by descriptors: extents, cached pages, and who may change one.
+"""Files: paths as written, and by descriptors: what of them is there, and who may change one.
 
-`residency`, `trusted` and `trusted` may be imported.
+`written`, `residency`, `descent` and `trusted` may be imported.
 """

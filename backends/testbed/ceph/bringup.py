@@ -18,14 +18,14 @@ from pathlib import Path
 
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.state.facts import at_once, wait_for_stats
+from fsmatrix.backends.ceph.state.placement import at_once, wait_for_stats
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry, Journal
 from fsmatrix.backends.local import images
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.cgroups import throttle
 from fsmatrix.backends.system.cgroups.throttle import Hierarchy, Limits
-from fsmatrix.backends.testbed import daemons, network, process
+from fsmatrix.backends.testbed import daemons, network, sockets
 from fsmatrix.backends.testbed.ceph import health
 from fsmatrix.backends.testbed.ceph.options import (
     DRIVES,
@@ -311,7 +311,7 @@ class Making:
             Place(osd, options.node_of(osd), self.network.nodes[options.node_of(osd) - 1])
             for osd in range(options.osds)
         ]
-        folder = process.make(home, self.bed, "osd.999.asok")
+        folder = sockets.make(home, self.bed, "osd.999.asok")
         home.conf.write_text(
             conf_text(home.folder, self.fsid, options, self.network.address, places, folder)
         )

@@ -13,7 +13,7 @@ from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.levels.levelstate import Redundancy, parse_redundancy, placement_refusal
-from fsmatrix.backends.ceph.state import facts as even
+from fsmatrix.backends.ceph.state import placement as even
 from fsmatrix.backends.testbed.base import StorageOptions
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.results.evidence.values import Json

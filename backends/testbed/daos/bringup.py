@@ -19,7 +19,7 @@ from fsmatrix.backends.daos.tools.dmg import Control
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import mounts, tools
-from fsmatrix.backends.testbed import daemons, network, process
+from fsmatrix.backends.testbed import daemons, network, sockets
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.daos import conf, nodes
 from fsmatrix.backends.testbed.daos.options import DaosTestbedOptions
@@ -149,7 +149,7 @@ class Making:
         return sum(member.state == JOINED for member in members)
 
     def _agent(self) -> Path:
-        folder = process.make(self.home, self.bed, AGENT_SOCKET)
+        folder = sockets.make(self.home, self.bed, AGENT_SOCKET)
         path, log = self.home.folder / "daos_agent.yml", self.home.folder / "log" / "agent.log"
         path.write_text(conf.text(conf.agent(self.network, folder, log)))
         argv = (self._program("daos_agent", "agent"), "--config-path", str(path), "start")

@@ -13,7 +13,7 @@ import pytest
 from fsmatrix.backends.daos import libraries
 from fsmatrix.backends.daos.mounts import interception
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system import signature
+from fsmatrix.backends.system import elf
 from tests.backends.daos.test_backend_dfuse import dfuse
 from tests.backends.daos_standin import Standin
 
@@ -121,17 +121,17 @@ def test_where_it_is_looked_for(
 # -- which programs ----------------------------------------------------------------------------
 def test_programs_that_no_library_is_put_into(tmp_path: Path) -> None:
     python = str(Path(sys.executable).resolve())
-    assert signature.preload_refusal(python) == ""
-    assert "is statically linked" in signature.preload_refusal(str(static_program(tmp_path)))
+    assert elf.preload_refusal(python) == ""
+    assert "is statically linked" in elf.preload_refusal(str(static_program(tmp_path)))
     own = Path(shutil.copy(python, tmp_path / "own"))
     own.chmod(0o4755)
-    assert "other rights than its caller's" in signature.preload_refusal(str(own))
+    assert "other rights than its caller's" in elf.preload_refusal(str(own))
     script = tmp_path / "wrapper"
     script.write_text("#!/bin/sh\nexec ior\n")
-    assert signature.preload_refusal(str(script)) == ""
-    assert "cannot be looked at" in signature.preload_refusal(str(tmp_path / "no"))
+    assert elf.preload_refusal(str(script)) == ""
+    assert "cannot be looked at" in elf.preload_refusal(str(tmp_path / "no"))
     (tmp_path / "torn").write_bytes(b"\x7fELF\2\1")
-    assert "cannot be looked at" in signature.preload_refusal(str(tmp_path / "torn"))
+    assert "cannot be looked at" in elf.preload_refusal(str(tmp_path / "torn"))
 
 
 @pytest.mark.needs("compiler")
@@ -140,7 +140,7 @@ def test_a_program_that_was_linked_statically(tmp_path: Path) -> None:
     argv = ["cc", "-static", "-nostdlib", "-Wl,-e,main", "-x", "c", "-", "-o"]
     done = subprocess.run([*argv, str(tmp_path / "s")], input=source, text=True, check=False)
     assert done.returncode == 0
-    assert "is statically linked" in signature.preload_refusal(str(tmp_path / "s"))
+    assert "is statically linked" in elf.preload_refusal(str(tmp_path / "s"))
 
 
 def test_what_the_backend_refuses(

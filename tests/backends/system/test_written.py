@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system.files.residency import expand, place_of, wrong
+from fsmatrix.backends.system.files.written import expand, place_of, wrong
 
 
 def test_expansion(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
