@@ -157,7 +157,9 @@ def beds(
 @pytest.fixture(scope="module")
 def bed(request: pytest.FixtureRequest, beds: ceph_beds.CephBeds) -> Iterator[CephTestbed]:
     """The real Ceph of the kind that the module uses, which it leaves as it was."""
-    with ceph_beds.as_it_was(beds.get(ceph_beds.kind_of(request.path))) as one:
+    kind = ceph_beds.kind_of(request.path)
+    assert kind, "name this module in tests/ceph_beds.py, under the kind of cluster it needs"
+    with ceph_beds.as_it_was(beds.get(kind)) as one:
         yield one
 
 
