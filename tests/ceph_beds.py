@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.ceph.bindings.cephfs import Cephfs
-from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
+from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
 from tests.waiting import until
 
@@ -123,14 +123,14 @@ def state(bed: CephTestbed) -> dict[str, Any]:
             "users": {one["entity"]: one["caps"] for one in users.get("auth_dump", [])},
             "settings": [(s["section"], s["name"], s["value"]) for s in settings],
             "file systems": cluster.mon("fs ls"),
-            "objects": objects(bed, cluster),
+            "objects": objects(bed),
             "root": root(bed),
         }
 
 
-def objects(bed: CephTestbed, cluster: Cluster) -> list[tuple[str, str]]:
+def objects(bed: CephTestbed) -> list[tuple[str, str]]:
     """(name, namespace) of all in the pool that tests write to."""
-    with cluster.ioctx(bed.pools["rados"], "\x01") as pool:
+    with bed.cluster() as cluster, cluster.ioctx(bed.pools["rados"], "\x01") as pool:
         return sorted(pool.entries())
 
 
@@ -144,8 +144,9 @@ def empty(bed: CephTestbed) -> None:
     """Remove what tests of drivers play: all in the file system, and in the pool of objects."""
     with _mounted(bed) as (mount, folder):
         _clear(mount, folder)
+    spaces = {space for _, space in objects(bed)}
     with bed.cluster() as cluster:
-        for space in {space for _, space in objects(bed, cluster)}:
+        for space in spaces:
             with cluster.ioctx(bed.pools["rados"], space) as pool:
                 pool.remove_many(pool.names())
 

@@ -39,12 +39,6 @@ def backend(name: str, bed: CephTestbed, **options: Any) -> Any:
     return kind(kind.Options(**(cluster | needed | options)))
 
 
-def objects(bed: CephTestbed, namespace: str = "\x01") -> list[tuple[str, str]]:
-    """(name, namespace) of the objects of the bed's RADOS pool."""
-    with bed.cluster() as cluster, cluster.ioctx(bed.pools["rados"], namespace) as pool:
-        return sorted(pool.entries())
-
-
 @contextmanager
 def whole_filesystem(bed: CephTestbed, folder: Path) -> Iterator[Path]:
     """The root of the bed's file system, mounted by another ceph-fuse than the suite's."""
@@ -93,8 +87,10 @@ def user(
         caps = [word for pair in capabilities.items() for word in pair]
         (made,) = cluster.mon("auth get-or-create", entity=f"client.{name}", caps=caps)
         keyring.write_text(f"[client.{name}]\n\tkey = {made['key']}\n")
-        yield {"user": name, "keyring": str(keyring)}
-        cluster.mon("auth rm", entity=f"client.{name}")
+        try:
+            yield {"user": name, "keyring": str(keyring)}
+        finally:
+            cluster.mon("auth rm", entity=f"client.{name}")
 
 
 def read(path: Path) -> bytes:

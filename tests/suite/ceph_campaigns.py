@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.ceph.bindings.cephfs import Cephfs
-from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.journal.journal import PREFIX, Journal
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, status
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
+from tests import ceph_beds
 from tests.suite.running import Running
 from tests.waiting import until
 
@@ -129,8 +128,7 @@ class Place:
             for pool in (self.bed.pools["rados"], SINGLE):
                 with cluster.ioctx(pool, "\x01") as every:
                     found += [f"object {space}/{name}" for name, space in every.entries()]
-        with Cephfs(Login(self.bed.conf), self.bed.filesystem, "/", 10.0) as mount:
-            names = [name for name, _ in mount.entries(mount.open_folder("/"))]
+        names = ceph_beds.root(self.bed)
         return found + [f"directory {name}" for name in names if name.startswith(PREFIX)]
 
 

@@ -28,10 +28,10 @@ from tests.backends.ceph_backends import (
     backend,
     fuse_of,
     names_in,
-    objects,
     user,
     whole_filesystem,
 )
+from tests.ceph_beds import objects
 from tests.waiting import until
 
 pytestmark = [

@@ -30,6 +30,8 @@ from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.evidence.target import of_environment
 from fsmatrix.results.files.store import Store
 from tests.backends.ceph.typed import as_the_tool_sends, in_a_shell
+from tests.backends.ceph_backends import user
+from tests.ceph_beds import state
 from tests.waiting import PATIENCE
 
 pytestmark = [
@@ -38,20 +40,6 @@ pytestmark = [
 ]
 TWO = {"redundancy": "size=2", "failure_domain": "host", "pg_num": 16, "consent": True}
 CODED = {"redundancy": "ec=2+1", "failure_domain": "osd", "pg_num": 16, "consent": True}
-
-
-def state(bed: CephTestbed) -> dict[str, Any]:
-    """Everything in the cluster that making a level could change."""
-    with bed.cluster() as cluster:
-        crush, dump = cluster.mon("osd crush dump"), cluster.mon("osd dump")
-        return {
-            "buckets": {b["name"]: [i["id"] for i in b["items"]] for b in crush["buckets"]},
-            "rules": [rule["rule_name"] for rule in crush["rules"]],
-            "profiles": sorted(cluster.mon("osd erasure-code-profile ls")),
-            "pools": [pool["pool_name"] for pool in dump["pools"]],
-            "data pools": cluster.mon("fs ls")[0]["data_pools"],
-            "upmaps": len(dump["pg_upmap_items"]),
-        }
 
 
 @pytest.fixture(scope="module")
@@ -234,14 +222,11 @@ def test_without_consent_nothing_is_made(bed: CephTestbed, context: ProvisionCon
 def test_rights_of_an_administrator_are_needed(
     bed: CephTestbed, context: ProvisionContext, tmp_path: Path
 ) -> None:
-    with bed.cluster() as cluster:
-        caps = ["mon", "allow r", "mgr", "allow r", "osd", "allow rwx"]
-        cluster.mon("auth rm", entity="client.reader")
-        (made,) = cluster.mon("auth get-or-create", entity="client.reader", caps=caps)
-    keyring = tmp_path / "reader.keyring"
-    keyring.write_text(f"[client.reader]\nkey = {made['key']}\n")
-    used = backend("rados", bed, user="reader", keyring=str(keyring))
-    assert "client.reader may not: making levels needs" in used.level_refusal({"storage_nodes": 2})
+    caps = {"mon": "allow r", "mgr": "allow r", "osd": "allow rwx"}
+    with user(bed, tmp_path, "reader", **caps) as reader:
+        used = backend("rados", bed, **reader)
+        refusal = used.level_refusal({"storage_nodes": 2})
+    assert "client.reader may not: making levels needs" in refusal
 
 
 @pytest.mark.parametrize(

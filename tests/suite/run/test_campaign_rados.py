@@ -11,6 +11,7 @@ import pytest
 
 from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
 from fsmatrix.results.files.store import Store
+from tests.ceph_beds import objects
 from tests.waiting import PATIENCE
 
 pytestmark = [
@@ -30,12 +31,6 @@ limits: {{time_per_run: {limit}}}
 """
 
 
-def objects(bed: CephTestbed) -> dict[str, str]:
-    """Name -> namespace of everything in the pool."""
-    with bed.cluster() as cluster, cluster.ioctx(bed.pools["rados"], "\x01") as pool:
-        return dict(pool.entries())
-
-
 def run(bed: CephTestbed, folder: Path, more: str = "", limit: str = "120s") -> tuple[int, Store]:
     file, out = folder / "c.yaml", folder / "out"
     file.write_text(CAMPAIGN.format(conf=bed.conf, pool=bed.pools["rados"], more=more, limit=limit))
@@ -47,16 +42,16 @@ def run(bed: CephTestbed, folder: Path, more: str = "", limit: str = "120s") -> 
 
 
 @pytest.fixture
-def foreign(bed: CephTestbed) -> Iterator[dict[str, str]]:
+def foreign(bed: CephTestbed) -> Iterator[list[tuple[str, str]]]:
     """Somebody else's object in the pool, as `objects` shows it."""
     with bed.cluster() as cluster, cluster.ioctx(bed.pools["rados"]) as pool:
         pool.write_full("somebody.else", b"data")
-        yield {"somebody.else": ""}
+        yield [("somebody.else", "")]
         pool.remove("somebody.else")
 
 
 def test_objects_of_programs_go_with_their_run(
-    bed: CephTestbed, foreign: dict[str, str], tmp_path: Path
+    bed: CephTestbed, foreign: list[tuple[str, str]], tmp_path: Path
 ) -> None:
     status, store = run(bed, tmp_path)
     records = [store.read(run_id) for run_id in store.ids()]
@@ -70,7 +65,7 @@ def test_objects_of_programs_go_with_their_run(
 
 
 def test_objects_of_a_run_that_was_ended_go_too(
-    bed: CephTestbed, foreign: dict[str, str], tmp_path: Path
+    bed: CephTestbed, foreign: list[tuple[str, str]], tmp_path: Path
 ) -> None:
     """fio is ended at the run's deadline, long before it has written all."""
     status, store = run(bed, tmp_path, "rate: 16KiB", "6s")
