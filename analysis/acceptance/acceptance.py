@@ -26,10 +26,9 @@ from fsmatrix.analysis.comparison.rows import (
     table,
     without_blocks,
 )
-from fsmatrix.analysis.data import summary
 from fsmatrix.analysis.data.axes import factor_columns
-from fsmatrix.analysis.data.columns import combined
-from fsmatrix.analysis.data.factors import Mask, varying_names
+from fsmatrix.analysis.data.columns import Mask, combined
+from fsmatrix.analysis.data.factors import varying_names
 from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.result import plain
@@ -129,7 +128,7 @@ def lost(
 def _why(data: Rows, here: Mask, phase: str) -> tuple[Why, str]:
     if not here.any():
         return "missing", "no run of it"
-    ended = here & (data["status"] == "ok")
+    ended = here & ~data.failed
     if not ended.any():
         errors = [text for text in data["error"][here].tolist() if text]
         first = f": {errors[0]}" if errors else ""
@@ -137,7 +136,7 @@ def _why(data: Rows, here: Mask, phase: str) -> tuple[Why, str]:
     timed = ended & (data["phase"] == phase) if phase else ended
     if not timed.any():
         return "missing", f"{_runs(data, ended)} runs, none with the phase {phase}"
-    if (timed & summary.invalid(data) == timed).all():
+    if (timed & data.invalid == timed).all():
         return "invalid", f"{_runs(data, timed)} runs, all with a finding that makes them invalid"
     return "missing", "no comparable value"
 

@@ -12,14 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from fsmatrix.analysis.data import summary
 from fsmatrix.analysis.data.axes import Axis, factor_columns
 from fsmatrix.analysis.data.cells import values_of
-from fsmatrix.analysis.data.columns import Codes, coded, combined
+from fsmatrix.analysis.data.columns import Codes, Mask, coded, combined
 from fsmatrix.analysis.data.doubts import audits_of
-from fsmatrix.analysis.data.factors import Mask
 from fsmatrix.analysis.data.load import Rows, join, rows, runs_of
-from fsmatrix.analysis.data.matrices import references
 from fsmatrix.analysis.data.study import why_no_value
 from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
 from fsmatrix.analysis.units import (
@@ -119,14 +116,13 @@ def table(
     names = tuple(_factor_name(name, factors) for name in by)
     sides = _sides([factors[name] for name in names], len(data))
     labels = np.array([str(level) for level in sides.levels], dtype=object)[sides.codes]
-    reference = references(data)
-    current = summary.current(data) & (~reference | np.isin(labels, list(named)))
+    current = data.current & (~data.reference | np.isin(labels, list(named)))
     kept = current & at_levels(factors, where or {}, len(data))
-    invalid, failed = kept & summary.invalid(data), kept & (data["status"] != "ok")
+    invalid, failed = kept & data.invalid, kept & data.failed
     metrics, values = own_values(data)
     if metric != OWN:
         values = values_of(data, metric)
-    counting = kept & ~invalid & ~failed & (data["phase"] != "") & ~np.isnan(values)
+    counting = kept & data.counting & ~np.isnan(values)
     if not counting.any():
         raise ValueError(f"no run gave any {_wanted(metric)}: {why_no_value(ds, kept)}")
     index = np.flatnonzero(counting)
@@ -135,7 +131,7 @@ def table(
     return Table(
         ds=ds,
         current=current,
-        references=frozenset(labels[reference & current]),
+        references=frozenset(labels[data.reference & current]),
         factors={
             name: Axis(name, axis.levels, axis.codes[index])
             for name, axis in factors.items()

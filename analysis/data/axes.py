@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from fsmatrix.analysis.data.columns import Array, Codes, Level, coded, combined
-from fsmatrix.analysis.data.factors import Mask, roles
+from fsmatrix.analysis.data.columns import Array, Codes, Level, Mask, coded, combined
+from fsmatrix.analysis.data.factors import roles
 from fsmatrix.analysis.data.summary import NOT_FACTORS
 from fsmatrix.analysis.units import is_size
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from fsmatrix.analysis.data.columns import Codes, coded, combined
+from fsmatrix.analysis.data.columns import Codes, Mask, coded, combined
 from fsmatrix.analysis.data.load import Rows
 from fsmatrix.analysis.data.own_iterations import OwnSummary
 from fsmatrix.analysis.data.roles import ROLES
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_cells, per_group, split
 from fsmatrix.analysis.units import METRICS, Level
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,11 @@ class Cell:
     def values(self, metric: str) -> Values:
         """Its values of one metric."""
         return Values(self, self.metrics[metric], *self.metrics.values_of(metric))
+
+    @property
+    def rows(self) -> Codes:
+        """The rows of the campaign that the medians are of."""
+        return self.metrics.counted.rows[self.metrics.group]
 
     @property
     def target(self) -> str:
@@ -83,11 +86,12 @@ class Values:
 class Counted:
     """The rows of a campaign that count: what each cell has of a metric, taken when it is asked.
 
-    `group` [row]: the number of the row's cell, of `size`; `used` [row]: whether it counts.
+    `rows` [row]: the row's number in the campaign; `group` [row]: the number of its cell, of
+    `size`; `used` [row]: whether it counts.
     """
 
-    def __init__(self, data: Rows, group: Codes, used: Mask, size: int) -> None:
-        self._data, self._used, self._size = data, used, size
+    def __init__(self, data: Rows, rows: Codes, group: Codes, used: Mask, size: int) -> None:
+        self._data, self._rows, self._used, self._size = data, rows, used, size
         cell = group[used]
         self._names, owner = coded(data["attachment"])
         self._blocks = np.zeros(len(self._names), dtype=np.int64)
@@ -99,6 +103,11 @@ class Counted:
         )
         self._medians: dict[str, list[Median]] = {}
         self._values: dict[str, list[OfAttachments]] = {}
+
+    @functools.cached_property
+    def rows(self) -> list[Codes]:
+        """The rows of the campaign that each cell's medians are of."""
+        return split(self._rows[self._used], self._cell[self._pair], self._size)
 
     def medians(self, metric: str) -> list[Median]:
         """`medians.of_runs` of each cell."""

@@ -20,6 +20,7 @@ from fsmatrix.results.files.hdf5 import schema
 
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 Level = str | int | float
 SPAN = 1 << 16  # rows of text that are decoded at once
 

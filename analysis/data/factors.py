@@ -7,11 +7,10 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.analysis.data.columns import coded, combined
+from fsmatrix.analysis.data.columns import Mask, coded, combined
 from fsmatrix.analysis.data.load import Array
 from fsmatrix.analysis.units import Level
 
-Mask = npt.NDArray[np.bool_]
 FIRST = ("workload", "pattern", "phase")  # order of columns; the target comes last
 OF_PHASES = ("phase", "engine")  # what a run that failed before its first phase does not have
 # what a reader must see in every table and chart even if each target has its own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
 from fsmatrix.analysis.data import columns
-from fsmatrix.analysis.data.columns import Columns
+from fsmatrix.analysis.data.columns import Columns, Mask
 from fsmatrix.analysis.data.reading import (
     FILE_NAME,
     INDEXES,
@@ -47,7 +47,10 @@ UPGRADES: dict[int, Upgrade] = {}  # schema version -> brings a Dataset of it to
 
 @dataclass(frozen=True)
 class Rows:
-    """Columns of the rows of a campaign, each of shape [row]; strings are str."""
+    """Columns of the rows of a campaign, each of shape [row]; strings are str.
+
+    Here, and only here, is said which rows count.
+    """
 
     columns: Mapping[str, Array]  # of `rows`: read when they are first asked for
     factors: Mapping[str, str]  # factor -> its column
@@ -63,7 +66,41 @@ class Rows:
         """The levels of a factor, shape [row]."""
         return self.columns[self.factors[name]]
 
-    def where(self, keep: npt.NDArray[np.bool_]) -> Rows:
+    @functools.cached_property
+    def current(self) -> Mask:
+        """Rows of the newest attempt at their run."""
+        return np.asarray(self["last_attempt"] != 0)
+
+    @functools.cached_property
+    def failed(self) -> Mask:
+        """Rows of runs that did not end well."""
+        return np.asarray(self["status"] != "ok")
+
+    @functools.cached_property
+    def invalid(self) -> Mask:
+        """Rows of runs that ended well and that a finding calls invalid."""
+        return np.asarray((self["worst_finding"] == "invalid") & ~self.failed)
+
+    @functools.cached_property
+    def timed(self) -> Mask:
+        """Rows with a phase: a run that failed before its first one has none."""
+        return np.asarray(self["phase"] != "")
+
+    @functools.cached_property
+    def reference(self) -> Mask:
+        """Rows of reference targets: those whose coordinate `reference` is true."""
+        if "reference" not in self.factors:
+            return np.zeros(len(self), dtype=bool)
+        levels, place = columns.coded(self.factor("reference"))
+        flags = [str(level).lower() in ("true", "1", "1.0") for level in levels]
+        return np.array(flags, dtype=bool)[place]
+
+    @functools.cached_property
+    def counting(self) -> Mask:
+        """Rows that count: of the newest attempt, which ended well and is valid, with a phase."""
+        return self.current & ~self.failed & ~self.invalid & self.timed
+
+    def where(self, keep: Mask) -> Rows:
         """The rows where `keep`, shape [row], is true."""
         if isinstance(self.columns, Columns):
             return Rows(self.columns.where(keep), self.factors)

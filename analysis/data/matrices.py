@@ -18,11 +18,9 @@ import numpy.typing as npt
 import pandas as pd
 import xarray as xr
 
-from fsmatrix.analysis.data import summary
 from fsmatrix.analysis.data.axes import Axis, axes_of, coordinates_of, dimension, factor_columns
 from fsmatrix.analysis.data.cells import values_of
-from fsmatrix.analysis.data.columns import Codes, coded, is_text
-from fsmatrix.analysis.data.factors import Mask
+from fsmatrix.analysis.data.columns import Codes, Mask, is_text
 from fsmatrix.analysis.data.load import Array, Rows, rows
 from fsmatrix.analysis.data.summary import Excluded
 from fsmatrix.analysis.units import METRICS, UNITS, Quantity, Unit, level_text
@@ -88,13 +86,9 @@ def matrix(
     data = rows(ds)
     shown = unit_of(ds, metric, unit)
     columns = factor_columns(ds, data.factors)
-    kept = summary.current(data)
-    if "reference" not in include:
-        kept &= ~references(data)
-    counting = kept & (data["status"] == "ok") & (data["phase"] != "")
-    if "invalid" not in include:
-        counting &= ~summary.invalid(data)
-    axes = axes_of(columns, kept, data["phase"] != "", dims)
+    kept = data.current & (~data.reference | ("reference" in include))
+    counting = kept & ~data.failed & data.timed & (~data.invalid | ("invalid" in include))
+    axes = axes_of(columns, kept, data.timed, dims)
     shape = _shape(axes)
     chosen = _chosen(data, metric, axes, counting, shown.divisor)
     _refuse_mixing(chosen, columns, [axis.name for axis in axes])
@@ -109,8 +103,8 @@ def matrix(
         "units": shown.label,
         "long_name": _title(ds, metric),
         "statistic": _statistic_text(statistic, by),
-        "invalid_rows": int((summary.invalid(data) & kept).sum()),
-        "failed_rows": int((kept & (data["status"] != "ok")).sum()),
+        "invalid_rows": int((data.invalid & kept).sum()),
+        "failed_rows": int((kept & data.failed).sum()),
     }
     if by == "cell":
         return xr.DataArray(reduced.reshape(shape), coordinates, names, metric, attributes)
@@ -235,17 +229,6 @@ def _ragged(
     final = (*shape, whole[1])
     companions = {"attachment_id": names.reshape(final), "block": blocks.reshape(final)}
     return values.reshape(final), companions
-
-
-def references(data: Rows) -> Mask:
-    """summary.py's rule, asked once for each different level."""
-    if "reference" not in data.factors:
-        return np.zeros(len(data), dtype=bool)
-    levels, codes = coded(data.factor("reference"))
-    flags: Mask = summary.is_reference(
-        Rows({"reference": np.array(levels)}, {"reference": "reference"})
-    )
-    return flags[codes]
 
 
 def _title(ds: xr.Dataset, metric: str) -> str:

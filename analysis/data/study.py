@@ -18,9 +18,9 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.data import doubts, summary
 from fsmatrix.analysis.data.cells import Cell, Values, values_of
 from fsmatrix.analysis.data.cluster import Cluster
-from fsmatrix.analysis.data.columns import coded, combined
+from fsmatrix.analysis.data.columns import Mask, coded, combined
 from fsmatrix.analysis.data.doubts import audits_of
-from fsmatrix.analysis.data.factors import OF_PHASES, Mask, follows
+from fsmatrix.analysis.data.factors import OF_PHASES, follows
 from fsmatrix.analysis.data.load import rows, runs_of
 from fsmatrix.analysis.data.roles import (
     NUMERIC,
@@ -51,8 +51,8 @@ def why_no_value(ds: xr.Dataset, among: Mask) -> str:
     "12 runs failed (9 of them: ENOSPC); 4 runs are invalid (read-served-by-cache)".
     """
     data = rows(ds)
-    failed = among & (data["status"] != "ok")
-    invalid = among & summary.invalid(data)
+    failed = among & data.failed
+    invalid = among & data.invalid
     rest = among & ~failed & ~invalid
     run = runs_of(data)
 
@@ -83,7 +83,7 @@ def rows_of(ds: xr.Dataset, cells: Sequence[Cell]) -> Mask:
     wanted = {tuple(repr(cell.levels[name]) for name in names) for cell in cells}
     wanted_rows = [tuple(repr(column[row].item()) for column in columns) in wanted for row in first]
     inside: Mask = np.array(wanted_rows, dtype=bool)[group]
-    return inside & summary.current(data)
+    return inside & data.current
 
 
 def _errors(ds: xr.Dataset, failed: Mask) -> str:

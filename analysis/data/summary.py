@@ -13,9 +13,9 @@ import xarray as xr
 from fsmatrix.analysis.data import cluster, own_iterations
 from fsmatrix.analysis.data.cells import Cell, Counted, Measured, sort_key
 from fsmatrix.analysis.data.cluster import Cluster
-from fsmatrix.analysis.data.columns import Codes, combined
+from fsmatrix.analysis.data.columns import Codes, Mask, combined
 from fsmatrix.analysis.data.doubts import audits_of
-from fsmatrix.analysis.data.factors import Mask, codes, groups, roles
+from fsmatrix.analysis.data.factors import codes, groups, roles
 from fsmatrix.analysis.data.load import Array, Rows, rows, runs_of
 from fsmatrix.analysis.data.own_iterations import OwnSummary
 from fsmatrix.analysis.units import Level
@@ -66,28 +66,25 @@ def summarise(ds: xr.Dataset, *, include: Collection[Excluded] = ()) -> Summary:
     counted, but in no median), and "reference" targets.
     """
     every = rows(ds)
-    references = reference_targets(every)
-    shown = _shown(every, "reference" in include)
-    superseded = np.unique(runs_of(every.where(shown & ~current(every)))).size
-    data = every.where(shown & current(every))
+    shown = ~every.reference | ("reference" in include)
+    superseded = np.unique(runs_of(every.where(shown & ~every.current))).size
+    kept = np.flatnonzero(shown & every.current)
+    data = every.where(shown & every.current)
     names = [name for name in every.factors if name not in NOT_FACTORS]
     columns = {name: data.factor(name) for name in names}
     columns |= {name: data[name] for name in ("engine", "phase") if name in data.columns}
     first, group = combined([codes(column)[1] for column in columns.values()], len(data))
     few = {name: column[first] for name, column in columns.items()}
-    varying, constants, attributes, derived = roles(few, data["phase"][first] != "")
-    kept = np.flatnonzero(shown & current(every))
-    valid = ~invalid(data) & (data["status"] == "ok")
+    varying, constants, attributes, derived = roles(few, data.timed[first])
+    valid = ~data.invalid & ~data.failed
     evidence = _Evidence(
         audits=audits_of(ds, kept, group),
         refused=audits_of(ds, kept, group, ("invalid",)),
         warned=audits_of(ds, kept[valid], group[valid], ("warning",)),
         own=own_iterations.of_cells(ds, kept[valid], group[valid]),
     )
-    used = (data["status"] == "ok") & (data["phase"] != "")
-    if "invalid" not in include:
-        used &= ~invalid(data)
-    counted = Counted(data, group, used, first.size)
+    used = ~data.failed & data.timed if "invalid" in include else data.counting
+    counted = Counted(data, kept, group, used, first.size)
     cells = _cells(data, few, group, counted, evidence, attributes)
     return Summary(
         cells=tuple(sorted(cells, key=lambda cell: sort_key(cell, varying))),
@@ -95,46 +92,15 @@ def summarise(ds: xr.Dataset, *, include: Collection[Excluded] = ()) -> Summary:
         constants=constants,
         attributes=attributes,
         derived=derived,
-        references=references,
+        references=tuple(sorted(set(map(str, every["target"][every.reference])))),
         references_shown="reference" in include,
-        invalid_runs=int(np.unique(runs_of(data.where(invalid(data)))).size),
+        invalid_runs=int(np.unique(runs_of(data.where(data.invalid))).size),
         invalid_included="invalid" in include,
         superseded=int(superseded),
         cluster=cluster.cluster_of(
             ds, data, columns, constants, {**derived, **dict.fromkeys(attributes, "target")}
         ),
     )
-
-
-def reference_targets(data: Rows) -> tuple[str, ...]:
-    """Targets whose coordinate `reference` is true."""
-    if "reference" not in data.factors:
-        return ()
-    return tuple(sorted({str(t) for t in data.factor("target")[is_reference(data)]}))
-
-
-def is_reference(data: Rows) -> Mask:
-    """Rows of reference targets."""
-    levels, place = codes(data.factor("reference"))
-    flags: Mask = np.array([str(v).lower() in ("true", "1", "1.0") for v in levels])[place]
-    return flags
-
-
-def _shown(data: Rows, include_reference: bool) -> Mask:
-    keep = np.ones(len(data), dtype=bool)
-    if not include_reference and "reference" in data.factors:
-        keep &= ~is_reference(data)
-    return keep
-
-
-def current(data: Rows) -> Mask:
-    """Rows of the newest attempt at their run."""
-    return np.asarray(data["last_attempt"] != 0)
-
-
-def invalid(data: Rows) -> Mask:
-    """Rows of runs that ended well and that a finding calls invalid."""
-    return np.asarray((data["worst_finding"] == "invalid") & (data["status"] == "ok"))
 
 
 @dataclass(frozen=True)
@@ -161,13 +127,13 @@ def _cells(
     base = groups((c for n, c in few.items() if n not in ("phase", "engine")), size)
     apart = ("phase", "engine", "target", *of_targets)
     work = groups((c for n, c in few.items() if n not in apart), size)
-    failures = _distinct(base[group_of], data, data["status"] != "ok")
+    failures = _distinct(base[group_of], data, data.failed)
     timed = few["phase"] != ""
     phased = set(base[timed].tolist())
     phases: dict[int, set[str]] = {}
     for number, phase in zip(work[timed].tolist(), few["phase"][timed].tolist(), strict=True):
         phases.setdefault(number, set()).add(phase)
-    counted = Counter(group_of[invalid(data)].tolist())
+    counted = Counter(group_of[data.invalid].tolist())
     severities = _worst(data["worst_finding"], group_of, size)
     cells = []
     for group in range(size):

@@ -11,12 +11,10 @@ import xarray as xr
 
 from fsmatrix.analysis.comparison.extension import record_of
 from fsmatrix.analysis.comparison.rows import at_levels, own_values
-from fsmatrix.analysis.data import summary as summaries
 from fsmatrix.analysis.data.axes import factor_columns
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.doubts import far_sentences
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.matrices import references
 from fsmatrix.analysis.data.study import Study, why_no_value
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.lessons.words import Bound, cell_metric, constant, names
@@ -41,9 +39,9 @@ def valueless(ds: xr.Dataset, where: Mapping[str, Level]) -> dict[str, str]:
     """Targets of these levels without any run that counts, and why; no references."""
     data = rows(ds)
     factors = factor_columns(ds, data.factors)
-    kept = summaries.current(data) & ~references(data) & at_levels(factors, where, len(data))
+    kept = data.current & ~data.reference & at_levels(factors, where, len(data))
     values = own_values(data)[1]
-    counting = kept & (data["status"] == "ok") & ~summaries.invalid(data) & np.isfinite(values)
+    counting = kept & ~data.failed & ~data.invalid & np.isfinite(values)
     axis = factors["target"]
     lost = np.setdiff1d(axis.codes[kept], axis.codes[counting])
     return {str(axis.levels[code]): why_no_value(ds, kept & (axis.codes == code)) for code in lost}

@@ -142,7 +142,7 @@ def _own(
     """Those of one target's runs; of failed ones, which may have met no storage, if no other is."""
     index = data.columns.get("environment_index", np.empty(0, dtype=np.int64))
     mine = data.factor("target") == target
-    ran = mine & (data["status"] == "ok") if "status" in data.columns else mine
+    ran = mine & ~data.failed
     indices = np.unique(index[ran if ran.any() else mine]) if index.size else index
     return [deployments[int(i)] for i in indices.tolist() if 0 <= int(i) < len(deployments)]
 

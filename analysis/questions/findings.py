@@ -155,7 +155,7 @@ def findings(
     return Findings(
         runs=int(np.unique(runs_of(data)[kept]).size),
         cells=int(np.unique(cells[kept]).size),
-        failed=int(np.unique(runs_of(data)[kept & (data["status"] != "ok")]).size),
+        failed=int(np.unique(runs_of(data)[kept & data.failed]).size),
         concerned=int(np.unique(cells[notable]).size),
         groups=chosen,
     )
@@ -211,9 +211,9 @@ def _cells(factors: Mapping[str, Axis], data: Rows) -> Codes:
     case = combined([axis.codes for name, axis in factors.items() if name not in OF_PHASES], size)[
         1
     ]
-    timed = np.flatnonzero(data["phase"] != "")
+    timed = np.flatnonzero(data.timed)
     timed_cases, first = np.unique(case[timed], return_index=True)
-    early = np.flatnonzero((data["phase"] == "") & np.isin(case, timed_cases))
+    early = np.flatnonzero(~data.timed & np.isin(case, timed_cases))
     cells[early] = cells[timed[first[np.searchsorted(timed_cases, case[early])]]]
     return cells
 
@@ -222,7 +222,7 @@ def _varying(factors: Mapping[str, Axis], data: Rows) -> tuple[str, ...]:
     """The factors that tell cells apart, the target last."""
     first = combined([axis.codes for axis in factors.values()], len(data))[0]
     few = {name: np.array(axis.levels)[axis.codes[first]] for name, axis in factors.items()}
-    return roles(few, data["phase"][first] != "")[0]
+    return roles(few, data.timed[first])[0]
 
 
 def _concerned(

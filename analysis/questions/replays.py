@@ -18,7 +18,6 @@ from fsmatrix.analysis.data.axes import factor_columns
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.factors import roles, rows_by_group
 from fsmatrix.analysis.data.load import Rows, rows
-from fsmatrix.analysis.data.summary import current
 from fsmatrix.analysis.traces import added, played_says, share, summary_says
 from fsmatrix.analysis.units import MISSING, described, fitting
 from fsmatrix.results import histogram
@@ -99,7 +98,7 @@ def replays(ds: xr.Dataset, most: int = MOST_CELLS) -> Replays | None:
     data = rows(ds)
     if COLUMN not in data.columns:
         return None
-    kept = (data[COLUMN] != "") & (data["status"] == "ok") & current(data)
+    kept = (data[COLUMN] != "") & ~data.failed & data.current
     if not kept.any():
         return None
     factors = factor_columns(ds, data.factors)

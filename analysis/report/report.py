@@ -232,12 +232,12 @@ class FailedRuns:
 
 def counts(ds: xr.Dataset, data: Rows) -> Tally:
     """Newest attempts by outcome."""
-    run, current = runs_of(data), data["last_attempt"] != 0
-    ok, worst = current & (data["status"] == "ok"), data["worst_finding"]
+    run, current = runs_of(data), data.current
+    ok, worst = current & ~data.failed, data["worst_finding"]
     every, good, timeout = (
         np.unique(run[keep]) for keep in (current, ok, current & (data["status"] == "timeout"))
     )
-    invalid = np.unique(run[ok & (worst == "invalid")])
+    invalid = np.unique(run[ok & data.invalid])
     doubtful = np.setdiff1d(run[ok & (worst == "warning")], invalid)
     return Tally(
         valid=good.size - invalid.size,
@@ -264,7 +264,7 @@ def _audits(ds: xr.Dataset, run: Codes, runs: Codes, severity: str) -> dict[str,
 
 def failed_runs(data: Rows, summary: Summary) -> list[FailedRuns]:
     """Runs that failed or timed out, all attempts, by case and reason."""
-    rows = np.flatnonzero(data["status"] != "ok")
+    rows = np.flatnonzero(data.failed)
     _, first = np.unique(data["run_id"][rows], return_index=True)
     names = [n for n in summary.varying if n not in ("target", "engine", "phase")]
     cases: dict[tuple[str, str, str, str], list[int]] = {}

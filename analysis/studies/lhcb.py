@@ -17,7 +17,6 @@ import xarray as xr
 from fsmatrix.analysis.data.factors import several
 from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.roles import Key
-from fsmatrix.analysis.data.summary import current
 from fsmatrix.analysis.questions.curves import cells_of, described
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median
@@ -203,7 +202,7 @@ def _read(text: str) -> Analysed | None:
 
 def _found(data: Rows, analysed: Sequence[Analysed | None]) -> tuple[Found, ...]:
     """Each different histogram of what was read, with its runs."""
-    kept = (data["phase"] == "read") & (data["status"] == "ok") & current(data)
+    kept = (data["phase"] == "read") & ~data.failed & data.current
     targets = data.factor("target")
     groups: dict[tuple[str, str, str], list[int]] = {}
     for row in np.flatnonzero(kept).tolist():

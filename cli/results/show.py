@@ -227,7 +227,7 @@ def show(
 
     from fsmatrix.analysis.data.cluster import ONE_MACHINE
     from fsmatrix.analysis.data.load import campaign_json, open_campaign, rows
-    from fsmatrix.analysis.data.summary import current, summarise
+    from fsmatrix.analysis.data.summary import summarise
     from fsmatrix.analysis.questions import iterations
     from fsmatrix.analysis.report import table
     from fsmatrix.analysis.units import METRICS
@@ -249,7 +249,7 @@ def show(
     if summary.cluster.one_machine:
         console.print(Text(f"{ONE_MACHINE}.", style="bold"))
     data = rows(dataset)
-    failed = data.where((data["status"] != "ok") & current(data))
+    failed = data.where(data.failed & data.current)
     common.say_failures(
         console, list(zip(failed["run_id"], failed["status"], failed["error"], strict=True))
     )

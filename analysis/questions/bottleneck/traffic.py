@@ -227,8 +227,8 @@ def traffic(
     without = 0
     valueless: list[TrafficSeries] = []
     left_out: list[ResultError] = []
-    for own, members in zip(runs, usage.rows_of(ds, of), strict=True):
-        for row in members:
+    for own, cell in zip(runs, of.valued, strict=True):
+        for row in cell.cell.rows.tolist():
             run_id, phase = str(data["run_id"][row]), str(data["phase"][row])
             record = usage.read_or_none(files, run_id, left_out)
             series = _series(record, phase, files, left_out) if record else None

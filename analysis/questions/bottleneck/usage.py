@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis.data.columns import coded, combined
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.study import Study
 from fsmatrix.results.files.campaign.usage import COLUMNS, Usage, of_phase
@@ -25,7 +24,7 @@ from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
 
-__all__ = ["COLUMNS", "Usage", "by_cell", "link_limit", "of_campaign", "of_store", "rows_of"]
+__all__ = ["COLUMNS", "Usage", "by_cell", "link_limit", "of_campaign", "of_store"]
 
 CPU_AUDIT = "cpu-saturated"
 CPU_AUDIT_SHARE = 0.95  # what that audit calls busy (results/audits/machine.py)
@@ -91,26 +90,6 @@ def left_out_sentences(left_out: Iterable[ResultError]) -> list[str]:
     return [f"{error.path.name} is left out: {error.reason}." for error in left_out]
 
 
-def rows_of(ds: xr.Dataset, of: Study) -> list[list[int]]:
-    """The rows that count (ok, newest attempt, not invalid) of each cell of `of.valued`."""
-    data = rows(ds)
-    place: dict[tuple[str, ...], int] = {}
-    names = [n for n in of.valued[0].cell.levels if n not in ("engine", "phase")]
-    columns = {n: data.factor(n) for n in names}
-    columns |= {n: data[n] for n in ("engine", "phase") if n in of.valued[0].cell.levels}
-    for i, cell in enumerate(of.valued):
-        place[tuple(repr(cell.cell.levels[n]) for n in columns)] = i
-    used = (data["status"] == "ok") & (data["last_attempt"] != 0)
-    used &= (data["worst_finding"] != "invalid") & (data["phase"] != "")
-    first, group = combined([coded(column)[1] for column in columns.values()], len(data))
-    keys = [tuple(repr(column[row].item()) for column in columns.values()) for row in first]
-    where = np.array([place.get(key, -1) for key in keys])[group]
-    result: list[list[int]] = [[] for _ in of.valued]
-    for row in np.flatnonzero(used & (where >= 0)).tolist():
-        result[where[row]].append(row)
-    return result
-
-
 def by_cell(
     ds: xr.Dataset, of: Study, usages: Mapping[Name, Usage]
 ) -> list[dict[str, list[Usage]]]:
@@ -119,8 +98,8 @@ def by_cell(
     names = list(zip(data["run_id"].tolist(), data["phase"].tolist(), strict=True))
     attachments = data["attachment"].tolist()
     result: list[dict[str, list[Usage]]] = [{} for _ in of.valued]
-    for own, members in zip(result, rows_of(ds, of), strict=True):
-        for row in members:
+    for own, cell in zip(result, of.valued, strict=True):
+        for row in cell.cell.rows.tolist():
             if names[row] in usages:
                 own.setdefault(attachments[row], []).append(usages[names[row]])
     return result
