@@ -10,7 +10,7 @@ from typing import Literal
 
 from fsmatrix.results.units import parse_size
 
-Quantity = Literal["bandwidth", "rate", "transactions", "events", "time"]
+Quantity = Literal["bandwidth", "rate", "transactions", "events", "time", "number"]
 Level = str | int | float
 LEAST_P = 1e-12  # below it a p says nothing more
 MISSING = "–"
@@ -50,14 +50,17 @@ OPERATION_RATES: dict[str, Metric] = {
 }
 
 
-def metric_of(name: str, cells: Iterable[Mapping[str, Level]]) -> Metric:
-    """A metric as readers of cells with these levels know it.
+def metric_of(
+    name: str, cells: Iterable[Mapping[str, Level]], known: Metric | None = None
+) -> Metric:
+    """A metric as readers of cells with these levels know it; `known`: of one that METRICS lacks.
 
     Operations of a database are transactions, those of an analysis of columns are events; where
     the cells differ, only "operations" is true of all.
     """
     kinds = {_operations(levels) for levels in cells} if name == "iops" else set()
-    return OPERATION_RATES.get(kinds.pop(), METRICS[name]) if len(kinds) == 1 else METRICS[name]
+    metric = known or METRICS[name]
+    return OPERATION_RATES.get(kinds.pop(), metric) if len(kinds) == 1 else metric
 
 
 def _operations(levels: Mapping[str, Level]) -> str:
@@ -152,6 +155,7 @@ UNITS: dict[Quantity, tuple[tuple[float, Unit], ...]] = {
         (1e-6, Unit("µs", 1e-6)),
         (0.0, Unit("ns", 1e-9)),
     ),
+    "number": ((0.0, Unit("", 1.0)),),  # of any other unit, which the value's own text names
 }
 
 

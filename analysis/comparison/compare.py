@@ -331,11 +331,7 @@ def _as_known(kind: Metric, of: Table, matches: Sequence[Match]) -> Metric:
 
 def metric_of(ds: xr.Dataset, name: str) -> Metric:
     """A known metric, or any variable that is a rate or a time by its unit."""
-    matrices.unit_of(ds, name, None)
-    if name in METRICS:
-        return METRICS[name]
-    stored = str(ds[name].attrs.get("units", ""))
-    quantity = next((q for q, label in matrices.SI.items() if label == stored), None)
-    if quantity is None:
+    metric = matrices.metric_in(ds, name)
+    if metric.quantity == "number":
         raise ValueError(f"{name} is no rate and no time, so no ratio of it is a comparison")
-    return Metric(name, units.factor_title(name).capitalize(), quantity, quantity != "time")
+    return metric

@@ -86,7 +86,7 @@ def far_text(median: Median, metric: Metric) -> str:
     shown = []
     for value in (*median.far, median.median):
         unit = units.fitting(metric.quantity, [value])
-        shown.append(f"{units.text(value, unit)} {unit.label}")
+        shown.append(f"{units.text(value, unit)} {unit.label}".rstrip())
     return f"{', '.join(shown[:-1])} against a median of {shown[-1]}"
 
 

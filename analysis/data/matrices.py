@@ -23,7 +23,15 @@ from fsmatrix.analysis.data.cells import values_of
 from fsmatrix.analysis.data.columns import Codes, Mask, is_text
 from fsmatrix.analysis.data.load import Array, Rows, rows
 from fsmatrix.analysis.data.summary import Excluded
-from fsmatrix.analysis.units import METRICS, UNITS, Quantity, Unit, level_text
+from fsmatrix.analysis.units import (
+    METRICS,
+    UNITS,
+    Metric,
+    Quantity,
+    Unit,
+    level_text,
+    more_is_better,
+)
 
 Statistic = Literal["median", "mean", "min", "max"]
 By = Literal["cell", "attachment", "run"]
@@ -136,6 +144,20 @@ def unit_of(ds: xr.Dataset, metric: str, unit: str | None) -> Unit:
     raise ValueError(f"{metric} cannot be shown in {unit!r}: possible are {allowed}")
 
 
+def metric_in(ds: xr.Dataset, name: str) -> Metric:
+    """A known metric, or any variable of runs, with its quantity by its unit; ValueError if none.
+
+    What is no rate and no time is a `number`.
+    """
+    unit_of(ds, name, None)
+    if name in METRICS:
+        return METRICS[name]
+    stored = str(ds[name].attrs.get("units", ""))
+    quantities: list[Quantity] = [q for q, label in SI.items() if label == stored]
+    quantity = quantities[0] if quantities else "number"
+    return Metric(name, _title(ds, name), quantity, more_is_better(name) and quantity != "time")
+
+
 def _shape(axes: Sequence[Axis]) -> tuple[int, ...]:
     shape = tuple(len(axis.levels) for axis in axes)
     if math.prod(shape) > MOST_CELLS:
@@ -232,7 +254,9 @@ def _ragged(
 
 
 def _title(ds: xr.Dataset, metric: str) -> str:
-    return METRICS[metric].title if metric in METRICS else ds[metric].attrs.get("long_name", metric)
+    if metric in METRICS:
+        return METRICS[metric].title
+    return str(ds[metric].attrs.get("long_name", "") or metric.replace("_", " "))
 
 
 def _statistic_text(statistic: Statistic, by: By) -> str:

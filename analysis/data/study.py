@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.data import doubts, summary
+from fsmatrix.analysis.data import doubts, matrices, summary
 from fsmatrix.analysis.data.cells import Cell, Values, values_of
 from fsmatrix.analysis.data.cluster import Cluster
 from fsmatrix.analysis.data.columns import Mask, coded, combined
@@ -215,18 +215,17 @@ def study(
 
     ValueError for an unknown metric, a factor that is not there, and for no value at all.
     """
-    if metric not in METRICS:
-        raise ValueError(f"no metric {metric!r}; there are {', '.join(METRICS)}")
+    known = METRICS[metric] if metric in METRICS else matrices.metric_in(ds, metric)
     summarised = summary.summarise(ds)
     values = [cell.values(metric) for cell in summarised.cells]
     chosen = tuple(
         cell for cell in values if all(same(cell.level(n), v) for n, v in (where or {}).items())
     )
     if not any(cell.values.size for cell in chosen):
-        raise ValueError(_nothing(ds, metric, values, chosen, where or {}))
+        raise ValueError(_nothing(ds, known, values, chosen, where or {}))
     varying, confounded = _varying(chosen, summarised)
     return Study(
-        metric=metric_of(metric, (c.cell.levels for c in chosen if c.values.size)),
+        metric=metric_of(metric, (c.cell.levels for c in chosen if c.values.size), known),
         cells=chosen,
         varying=varying,
         confounded=confounded,
@@ -251,7 +250,7 @@ def ratio_of(a: Values, b: Values, level: float = LEVEL) -> Ratio:
 
 def _nothing(
     ds: xr.Dataset,
-    metric: str,
+    metric: Metric,
     every: Sequence[Values],
     chosen: Sequence[Values],
     where: Mapping[str, Level],
@@ -262,7 +261,7 @@ def _nothing(
             allowed = ", ".join(level_text(name, other) for other in levels) or "no levels of it"
             return f"no runs with {name} {level_text(name, level)}; there are {allowed}"
     why = why_no_value(ds, rows_of(ds, [cell.cell for cell in chosen]))
-    return f"no run gave any {METRICS[metric].title.lower()}: {why}"
+    return f"no run gave any {metric.title.lower()}: {why}"
 
 
 def _varying(

@@ -18,12 +18,11 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.doubts import doubts_of
 from fsmatrix.analysis.data.factors import follows_in, varying_beside
-from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.roles import Key, same
 from fsmatrix.analysis.data.study import Study, ratio_of, study
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median
-from fsmatrix.analysis.units import METRICS, Level, brief
+from fsmatrix.analysis.units import Level, brief
 from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
@@ -188,18 +187,6 @@ class Curves:
         ax.set_xticks(line.levels, texts, rotation=45 if units.is_size(self.along) else 0)
 
 
-def cells_of(ds: xr.Dataset, metric: str, where: Mapping[str, Level] | None = None) -> Study:
-    """Cells of any metric, also one that campaigns do not have (then `of.metric` is not its name).
-
-    ValueError for a metric that is not there, and for no value at all.
-    """
-    if metric not in rows(ds).columns:
-        raise ValueError(f"no {metric} in this campaign")
-    if metric in METRICS:
-        return study(ds, metric, where)
-    return study(ds.assign(iops=ds[metric]), "iops", where)
-
-
 def curves(
     ds: xr.Dataset,
     metric: str,
@@ -214,18 +201,16 @@ def curves(
 
     ValueError without such a factor, and where a line would have several cells at one level.
     """
-    of = cells_of(ds, metric, where)
+    of = study(ds, metric, where)
     there = [name for name in along if len(numbers(of.valued, name)) > 0]
     varied = [name for name in there if len(set(numbers(of.valued, name))) > 1]
     if not there:
         raise ValueError(f"no factor {' or '.join(along)} in this campaign")
     factor = (varied or there)[0]
     drawn_lines = lines(of.valued, factor)
-    shown = unit or _unit(ds, metric, of)
+    shown = unit or _unit(ds, of)
     apart = tuple(n for n in panel if len({dict(line.key).get(n, "") for line in drawn_lines}) > 1)
-    return Curves(
-        metric, title or _title(ds, metric), *shown, factor, apart, tuple(drawn_lines), of
-    )
+    return Curves(metric, title or of.metric.title, *shown, factor, apart, tuple(drawn_lines), of)
 
 
 def numbers(cells: Sequence[Values], name: str) -> list[float]:
@@ -271,14 +256,7 @@ def _same(cells: Sequence[Values], name: str, owner: str) -> bool:
     return follows_in(levels, name, owner) and follows_in(levels, owner, name)
 
 
-def _title(ds: xr.Dataset, metric: str) -> str:
-    if metric in METRICS:
-        return METRICS[metric].title
-    return str(ds[metric].attrs.get("long_name", "") or metric.replace("_", " "))
-
-
-def _unit(ds: xr.Dataset, metric: str, of: Study) -> tuple[str, float]:
-    if metric in METRICS:
-        shown = of.fitting()
-        return shown.label, shown.divisor
-    return str(ds[metric].attrs.get("units", "") or "1"), 1.0
+def _unit(ds: xr.Dataset, of: Study) -> tuple[str, float]:
+    shown = of.fitting()
+    label = shown.label or str(ds[of.metric.name].attrs.get("units", "") or "1")
+    return label, shown.divisor

@@ -19,7 +19,8 @@ from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.factors import several
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.roles import Key
-from fsmatrix.analysis.questions.curves import Curves, cells_of, curves, described
+from fsmatrix.analysis.data.study import study
+from fsmatrix.analysis.questions.curves import Curves, curves, described
 from fsmatrix.analysis.questions.speedup import Speedup, speedup
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median
@@ -162,7 +163,7 @@ def cpu(ds: xr.Dataset, where: Mapping[str, Level] | None = None) -> Cpu:
 def _cells(
     ds: xr.Dataset, metric: str, where: Mapping[str, Level] | None
 ) -> list[tuple[Key, Values]]:
-    cells = cells_of(ds, metric, where).valued
+    cells = study(ds, metric, where).valued
     names = several([cell.cell.levels for cell in cells])
     return [(tuple((n, c.cell.levels[n]) for n in names), c) for c in cells]
 

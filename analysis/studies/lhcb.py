@@ -17,7 +17,8 @@ import xarray as xr
 from fsmatrix.analysis.data.factors import several
 from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.roles import Key
-from fsmatrix.analysis.questions.curves import cells_of, described
+from fsmatrix.analysis.data.study import study
+from fsmatrix.analysis.questions.curves import described
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import Level, brief
@@ -184,7 +185,7 @@ def lhcb(ds: xr.Dataset, where: Mapping[str, Level] | None = None) -> Lhcb:
     with_own = ds.assign({name: (ds["bandwidth"].dims, values) for name, values in own.items()})
     medians: dict[Key, dict[str, Median]] = {}
     for name in MEASURES:
-        cells = cells_of(with_own, name, where).valued
+        cells = study(with_own, name, where).valued
         names = several([cell.cell.levels for cell in cells])
         for cell in cells:
             key = tuple((factor, cell.cell.levels[factor]) for factor in names)

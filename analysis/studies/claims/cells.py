@@ -106,7 +106,7 @@ def _of_metric(data: Data, file: StudyFile, claim: Claim, metric: str) -> Scope:
     cells = [cell for cell in of.valued if reach.inside(cell)]
     if not cells:
         return Scope((), (), reach.why(of.valued), ())
-    claim_cells = list(_claim_cells(data, reach, cells))
+    claim_cells = list(_claim_cells(reach, cells))
     lacking = reach.lacking(cells)
     absent = "" if claim_cells else reach.why(cells)
     return Scope(tuple(claim_cells), lacking, absent, tuple(reach.notes))
@@ -118,16 +118,16 @@ def _emulated(of: Study, file: StudyFile, claim: Claim) -> str:
     return next(emulated, "")
 
 
-def _claim_cells(data: Data, reach: Reach, cells: list[Values]) -> Iterator[ClaimCell]:
+def _claim_cells(reach: Reach, cells: list[Values]) -> Iterator[ClaimCell]:
     claim, compare = reach.claim, reach.claim.compare
     if compare is None:
-        other = data.studies[claim.over_metric]
-        places = {repr(sorted(c.cell.levels.items(), key=str)): c for c in other.valued}
+        others = reach.data.studies[claim.over_metric].cells  # the same, in the same order
+        counterparts = dict(zip(map(id, reach.of.cells), others, strict=True))
         for cell in cells:
-            counterpart = places.get(repr(sorted(cell.cell.levels.items(), key=str)))
+            other = counterparts[id(cell)]
             key = tuple((name, cell.level(name)) for name in reach.of.varying)
-            if counterpart is not None:
-                yield from _ratio(reach, key, cell, counterpart, "")
+            if other.values.size:
+                yield from _ratio(reach, key, cell, other, "")
     elif compare.correlation:
         for key, group in reach.groups(cells, FACTORS).items():
             yield from _r(reach, key, group)

@@ -15,7 +15,7 @@ from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.roles import ROLES, Key, by_size, level_text, same
 from fsmatrix.analysis.data.study import Study, study
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
-from fsmatrix.analysis.units import METRICS, Level
+from fsmatrix.analysis.units import Level
 
 # what may differ with the compared factor, because it is of the installation and not of the work
 OF_TARGET = frozenset({*cluster.ALWAYS, "target"})
@@ -41,18 +41,10 @@ def data_of(ds: xr.Dataset, file: StudyFile) -> Data:
             absent[name] = f"no {name} in this campaign"
             continue
         try:
-            # study() takes the metrics of campaigns only: another one goes in the place of one
-            of = study(ds if name in METRICS else ds.assign(iops=ds[name]), _place(name))
+            studies[name] = study(ds, name)
         except ValueError as error:
-            title = METRICS[_place(name)].title.lower()
-            absent[name] = str(error) if name in METRICS else str(error).replace(title, name)
-        else:
-            studies[name] = of
+            absent[name] = str(error)
     return Data(studies, absent)
-
-
-def _place(metric: str) -> str:
-    return metric if metric in METRICS else "iops"
 
 
 @dataclass

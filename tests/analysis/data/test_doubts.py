@@ -111,6 +111,19 @@ def test_one_blocked_attachment_is_named_in_every_summary() -> None:
     assert "a value of a is far from all others of its cell" in first.doubts
 
 
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [("", "4000 against a median of 4"), ("s", "400 ns against a median of 402"), ("1", "4000")],
+)
+def test_a_far_value_of_any_variable_is_told_in_its_own_unit(unit: str, said: str) -> None:
+    ds = far_off()
+    own = ds["bandwidth"].values / (1e12 if unit == "s" else 1e2)
+    ds = ds.assign(own=("run", own, {"units": unit}))
+    (sentence,) = [line for line in study(ds, "own").remarks if "Far from" in line]
+    assert said in sentence
+    assert "IOPS" not in sentence
+
+
 def test_lessons_name_what_their_answer_hangs_on() -> None:
     ds = targets({"a": {"seq-read": 4e8}, "b": {"seq-read": 2e8}}, attachments=8)
     made = lessons(warned(ds, ds["target"].values == "a"))

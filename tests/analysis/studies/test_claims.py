@@ -250,7 +250,7 @@ def test_a_metric_without_a_value_is_named() -> None:
     ds = ds.assign(network_rate=ds["bandwidth"] * np.nan)
     found = claims(ds, claims_files.load("ssd-cluster"))
     (one,) = [one for one in found.judged if one.claim.id == "network-traffic-equal"]
-    assert one.why.startswith("no run gave any network_rate: ")
+    assert one.why.startswith("no run gave any network rate: ")
     assert "operations per second" not in " ".join(found.of("network-traffic-equal").says)
 
 
