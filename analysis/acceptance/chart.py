@@ -102,7 +102,7 @@ def _line(ax: Axes, of: History, line: CellHistory, number: int, count: int) -> 
             ax.errorbar(
                 [i + shift],
                 [middle],
-                drawing.whiskers(middle, low, high),
+                drawing.whiskers([point], scale),
                 fmt="none",
                 ecolor=shade,
                 elinewidth=1.1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fsmatrix.analysis.draw.charts import PALETTE
 from fsmatrix.analysis.draw.panels import GRID, INK
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MARKERS = "osD^vP*X"
 SMALL, MEDIUM = 7.5, 9.0
 TITLE_WIDTH = 7.5  # characters of the title in an inch: beside it stands the legend
+HOLLOW = "Hollow: too few attachments for an interval; a whisker decides nothing."
 NOTE_WIDTH = 15.5  # characters of a note in an inch of the figure
 
 
@@ -78,9 +79,68 @@ def _plain(ax: Axes) -> None:
     ax.tick_params(labelsize=SMALL, colors=INK)
 
 
-def whiskers(middle: float, low: float, high: float) -> list[list[float]]:
-    """Lengths below and above a value as matplotlib takes them; never negative."""
-    return [[max(middle - low, 0.0)], [max(high - middle, 0.0)]]
+class Spanned(Protocol):
+    """A value with its interval, as medians are; SI units."""
+
+    @property
+    def median(self) -> float:
+        """The value."""
+
+    @property
+    def low(self) -> float:
+        """The lower end of its interval."""
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+
+
+def whiskers(values: Sequence[Spanned], scale: float) -> list[list[float]]:
+    """Lengths [side, value] below and above values as matplotlib takes them; never negative."""
+    return [
+        [max(v.median - v.low, 0.0) / scale for v in values],
+        [max(v.high - v.median, 0.0) / scale for v in values],
+    ]
+
+
+def line(
+    ax: Axes,
+    x: Sequence[float],
+    medians: Sequence[Median],
+    scale: float,
+    index: int,
+    *,
+    label: str | None = None,
+    marker: str = "",
+    dashes: str = "-",
+    across: Sequence[Spanned] = (),
+    x_scale: float = 1.0,
+) -> None:
+    """Medians with their intervals over x, the `index`-th line of its panel.
+
+    Hollow if any of them has too few attachments for an interval that decides (`HOLLOW`).
+    `across`: what x is of (x times `x_scale`), with intervals that are drawn too.
+    """
+    firm = all(median.decides for median in medians)
+    ax.errorbar(
+        x,
+        [median.median / scale for median in medians],
+        yerr=whiskers(medians, scale),
+        xerr=whiskers(across, x_scale) if across else None,
+        color=colour(index),
+        marker=marker or MARKERS[index % len(MARKERS)],
+        markersize=4,
+        markerfacecolor=colour(index) if firm else "white",
+        linewidth=1.1,
+        linestyle=dashes,
+        capsize=2,
+        label=label,
+    )
+
+
+def hollow(medians: Iterable[Median]) -> list[str]:
+    """The note that lines need if some of these decide nothing."""
+    return [] if all(median.decides for median in medians) else [HOLLOW]
 
 
 def legend(figure: Figure, axes: Sequence[Sequence[Axes]], title: str = "") -> None:

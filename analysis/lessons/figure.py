@@ -12,7 +12,7 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.draw import drawing
-from fsmatrix.analysis.units import MARKS, SHORT_TITLES, Level, Unit
+from fsmatrix.analysis.units import SHORT_TITLES, Level, Unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +68,8 @@ def draw(lessons: Lessons, page: int) -> Figure:
 def _title(lessons: Lessons, across: bool) -> str:
     against = SHORT_TITLES[_metric(lessons)] if across else "chunk size"
     bound = f", {lessons.bound.says}" if lessons.bound else ""
-    return f"Bandwidth against {against}, for each chunk size{bound}"
+    each = ", for each chunk size" if across else ""
+    return f"Bandwidth against {against}{each}{bound}"
 
 
 def _metric(lessons: Lessons) -> str:
@@ -88,8 +89,7 @@ def _notes(lessons: Lessons, across: bool) -> list[str]:
             f"{lost} of {len(lessons.study.valued)} points have no "
             f"{SHORT_TITLES[_metric(lessons)]} and are not drawn."
         )
-    if any(cell.median.kind in MARKS for cell in lessons.study.valued):
-        notes.append("Hollow: too few attachments; the whisker decides nothing.")
+    notes += drawing.hollow(cell.median for cell in lessons.study.valued)
     return [*notes, *lessons.study.remarks]
 
 
@@ -161,35 +161,14 @@ def _line(
 ) -> None:
     if not cells:
         return
-    time, unit = scales.time, scales.bandwidth
-    shade = drawing.colour(index)
-    weak = any(cell.median.kind in MARKS for cell in cells)
-    y = [cell.median.median / unit.divisor for cell in cells]
-    tall = [
-        drawing.whiskers(
-            cell.median.median / unit.divisor,
-            cell.median.low / unit.divisor,
-            cell.median.high / unit.divisor,
-        )
-        for cell in cells
-    ]
+    time, scale = scales.time, scales.bandwidth.divisor
+    second, shade = time.divisor if time else 1.0, drawing.colour(index)
+    medians = [cell.median for cell in cells]
     latency = [lessons.latencies[id(cell)] for cell in cells] if time else []
-    second = time.divisor if time else 1.0
-    x = [m.median / second for m in latency] or [cell.number("chunk") for cell in cells]
-    wide = [drawing.whiskers(m.median / second, m.low / second, m.high / second) for m in latency]
-    ax.errorbar(
-        x,
-        y,
-        yerr=_both(tall),
-        xerr=_both(wide) if wide else None,
-        color=shade,
-        capsize=2,
-        marker=drawing.MARKERS[index % len(drawing.MARKERS)],
-        markersize=4,
-        linewidth=1,
-        label=label,
-        markerfacecolor="white" if weak else shade,
-    )
+    numbers = [cell.number("chunk") for cell in cells]
+    x = [m.median / second for m in latency] or numbers
+    drawing.line(ax, x, medians, scale, index, label=label, across=latency, x_scale=second)
+    y = [m.median / scale for m in medians]
     for cell, a, b in zip(cells, x, y, strict=True):
         if time:
             ax.annotate(
@@ -210,7 +189,3 @@ def _line(
                 markeredgecolor="black",
                 linestyle="none",
             )
-
-
-def _both(whiskers: Sequence[list[list[float]]]) -> list[list[float]]:
-    return [[whisker[side][0] for whisker in whiskers] for side in (0, 1)]

@@ -220,10 +220,6 @@ class Bars:
             return
         scale, xs = self.unit.divisor, [x for _, x, _ in shown]
         heights = [bar.median / scale for bar, *_ in shown]
-        reach = [
-            drawing.whiskers(bar.median / scale, bar.low / scale, bar.high / scale)
-            for bar, *_ in shown
-        ]
         ax.bar(
             xs,
             heights,
@@ -236,7 +232,7 @@ class Bars:
         ax.errorbar(
             xs,
             heights,
-            yerr=[[whisker[side][0] for whisker in reach] for side in (0, 1)],
+            yerr=drawing.whiskers([bar for bar, *_ in shown], scale),
             color=INK,
             linewidth=0,
             elinewidth=0.9,

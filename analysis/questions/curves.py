@@ -135,9 +135,8 @@ class Curves:
         from fsmatrix.analysis.draw import drawing
 
         panels = list(dict.fromkeys(_only(line.key, self.panel) for line in self.lines))
-        weak = any(not c.median.decides for line in self.lines for c in line.cells)
         notes = ["Medians over attachments with their intervals."]
-        notes += ["Hollow: too few values for an interval; a whisker decides nothing."] * weak
+        notes += drawing.hollow(c.median for line in self.lines for c in line.cells)
         figure, axes = drawing.frame(
             1,
             len(panels),
@@ -164,22 +163,14 @@ class Curves:
     def _line(self, ax: Axes, line: CurveLine, index: int) -> None:
         from fsmatrix.analysis.draw import drawing
 
-        scale, shade = self.divisor, drawing.colour(index)
-        medians = [cell.median for cell in line.cells]
-        reach = [drawing.whiskers(m.median / scale, m.low / scale, m.high / scale) for m in medians]
-        weak = any(not m.decides for m in medians)
-        ax.errorbar(
+        drawing.line(
+            ax,
             line.levels,
-            [m.median / scale for m in medians],
-            yerr=[[whisker[side][0] for whisker in reach] for side in (0, 1)],
-            color=shade,
-            capsize=2,
-            marker=drawing.MARKERS[index % 8],
-            markersize=4.5,
-            linewidth=1.2,
-            markerfacecolor="white" if weak else shade,
-            linestyle=("-", "--", ":")[index // MOST_LINES % 3],
+            [cell.median for cell in line.cells],
+            self.divisor,
+            index,
             label=described(_without(line.key, self.panel)) or None,
+            dashes=("-", "--", ":")[index // MOST_LINES % 3],
         )
         if units.is_size(self.along):
             ax.set_xscale("log", base=2)

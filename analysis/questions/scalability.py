@@ -22,7 +22,7 @@ from fsmatrix.analysis.data.study import Study, ratio_of, study
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, SMALLEST, Floats, Median
-from fsmatrix.analysis.units import MARKS, Level, Metric, Unit, brief
+from fsmatrix.analysis.units import Level, Metric, Unit, brief
 from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
@@ -487,7 +487,6 @@ class Scalability:
             raise ValueError(f"there are pages 0 to {self.pages - 1}, not {page}")
         of, chunks = self.study, self.study.levels("chunk") or [""]
         shown = [s for s in self.series if _without(s.key, ("chunk", "pattern")) in rows]
-        kinds = {step.median.kind for s in shown for step in s.steps}
         notes = (
             [
                 "Medians over attachments with their intervals; dotted lines: proportional "
@@ -496,8 +495,7 @@ class Scalability:
             if of.metric.more_is_better
             else ["Medians over attachments with their intervals."]
         )
-        if kinds & set(MARKS):
-            notes.append("Hollow: too few attachments; the whisker decides nothing.")
+        notes += drawing.hollow(step.median for s in shown for step in s.steps)
         if any(s.laws and s.laws.hold for s in shown):
             notes.append("Thick faint lines: the USL where the data need it, else Amdahl's law.")
         figure, axes = drawing.frame(
@@ -531,29 +529,14 @@ class Scalability:
         patterns = self.study.levels("pattern") or [""]
         pattern = dict(s.key).get("pattern", patterns[0])
         index = patterns.index(pattern)
-        shade, scale = drawing.colour(index), self.unit.divisor
-        x = np.array([step.nodes for step in s.steps]) + _dodge(index, len(patterns))
-        y = np.array([step.median.median for step in s.steps]) / scale
-        medians = [step.median for step in s.steps]
-        reach = [drawing.whiskers(m.median / scale, m.low / scale, m.high / scale) for m in medians]
-        both = [[whisker[side][0] for whisker in reach] for side in (0, 1)]
-        weak = any(step.median.kind in MARKS for step in s.steps)
-        label = self.study.label("pattern", pattern) if pattern != "" else None
-        ax.errorbar(
-            x,
-            y,
-            yerr=both,
-            color=shade,
-            marker=drawing.MARKERS[index % 8],
-            markersize=4,
-            markerfacecolor="white" if weak else shade,
-            linewidth=1.1,
-            capsize=2,
-            label=label,
-        )
+        medians, scale = [step.median for step in s.steps], self.unit.divisor
         nodes = np.array([step.nodes for step in s.steps])
+        places = nodes + _dodge(index, len(patterns))
+        label = self.study.label("pattern", pattern) if pattern != "" else None
+        drawing.line(ax, places.tolist(), medians, scale, index, label=label)
+        shade, first = drawing.colour(index), medians[0].median / scale
         if self.study.metric.more_is_better and nodes.size > 1:
-            ax.plot(nodes, y[0] * nodes / nodes[0], color=shade, linestyle=":", linewidth=0.7)
+            ax.plot(nodes, first * nodes / nodes[0], color=shade, linestyle=":", linewidth=0.7)
         if s.laws and s.laws.hold:
             grid = np.linspace(nodes.min(), nodes.max(), 60)
             ax.plot(grid, s.laws.chosen.at(grid) / scale, color=shade, linewidth=4, alpha=0.25)

@@ -144,10 +144,16 @@ def _rates(ax: Axes, cells: tuple[Served, ...]) -> None:
 
     for place, cell in enumerate(cells):
         m = cell.tpm
-        low, high = drawing.whiskers(m.median * 60, m.low * 60, m.high * 60)
         ax.barh(place, m.median * 60, height=0.6, color=drawing.colour(0))
         if math.isfinite(m.low):
-            ax.errorbar(m.median * 60, place, xerr=[low, high], color="black", capsize=2, lw=1)
+            ax.errorbar(
+                m.median * 60,
+                place,
+                xerr=drawing.whiskers([m], 1 / 60),
+                color="black",
+                capsize=2,
+                lw=1,
+            )
     ax.set_yticks(range(len(cells)), [cell.named or "all" for cell in cells])
     ax.set_xlabel("tpm, all types", fontsize=8)
     ax.invert_yaxis()

@@ -51,7 +51,7 @@ def draw(bottleneck: Bottleneck, page: int) -> Figure:
         )
     else:
         notes.append("No evidence of network, devices and client CPUs in this campaign.")
-    weak = drawing.weak(cell.median for cell in of.valued)
+    weak = drawing.hollow(cell.median for cell in of.valued)
     where = of.describe(levels)
     figure, axes = drawing.frame(
         2 if any_share else 1,
@@ -134,20 +134,7 @@ def _line(
 ) -> None:
     x = [cell.number(along(bottleneck)) for cell, _ in points]
     medians = [median for _, median in points]
-    y = [m.median / scale for m in medians]
-    reach = [drawing.whiskers(m.median / scale, m.low / scale, m.high / scale) for m in medians]
-    both = [[whisker[side][0] for whisker in reach] for side in (0, 1)]
-    ax.errorbar(
-        x,
-        y,
-        yerr=both,
-        color=drawing.colour(index),
-        marker=marker,
-        markersize=3.5,
-        linewidth=1.1,
-        capsize=2,
-        label=label,
-    )
+    drawing.line(ax, x, medians, scale, index, label=label, marker=marker)
     ax.set_xscale("log", base=2)
     levels = [
         float(c) for c in bottleneck.study.levels(along(bottleneck)) if not isinstance(c, str)

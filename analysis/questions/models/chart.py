@@ -45,7 +45,7 @@ def draw(result: Models, page: int) -> Figure:
         raise ValueError(" ".join(result.says))
     fits = result.fits
     of, patterns = fits.study, fits.study.levels("pattern") or [""]
-    weak = drawing.weak(cell.median for cell in of.valued)
+    weak = drawing.hollow(cell.median for cell in of.valued)
     title = f"{of.metric.title} over chunk size: models"
     figure, axes = drawing.frame(
         len(rows), len(patterns), title=title, notes=[NOTE, *weak, *of.remarks]
@@ -113,17 +113,5 @@ def _curve(ax: Axes, model: Model, measured: Sequence[float], scale: float) -> N
 
 def _points(ax: Axes, cells: Sequence[Values], mark: str, shade: int, scale: float) -> None:
     for cell in cells:
-        median, low, high = (
-            value / scale for value in (cell.median.median, cell.median.low, cell.median.high)
-        )
-        ax.errorbar(
-            [cell.number("chunk")],
-            [median],
-            yerr=drawing.whiskers(median, low, high),
-            marker=mark,
-            color=drawing.colour(shade),
-            markersize=4.5,
-            capsize=2,
-            linestyle="",
-            linewidth=1,
-        )
+        at = [cell.number("chunk")]
+        drawing.line(ax, at, [cell.median], scale, shade, marker=mark, dashes="")

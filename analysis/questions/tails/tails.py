@@ -159,13 +159,10 @@ class Tails:
         )
         scale = self.unit.divisor
         for place, cell in enumerate(cells):
-            middle, low, high = (
-                v / scale for v in (cell.quantile.median, cell.quantile.low, cell.quantile.high)
-            )
             ax.errorbar(
-                [middle],
+                [cell.quantile.median / scale],
                 [-place],
-                xerr=drawing.whiskers(middle, low, high),
+                xerr=drawing.whiskers([cell.quantile], scale),
                 marker="o",
                 color=drawing.colour(0),
                 capsize=2,
