@@ -164,7 +164,7 @@ def comparisons(
         result[0] = replace(result[0], remarks=result[0].remarks + lost)
     if apart:
         result[0] = replace(result[0], remarks=(*result[0].remarks, apart))
-    return tuple(result)
+    return tuple(replace(comparison, pairs=len(result)) for comparison in result)
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,7 @@ class ComparedSides:
     part: str = ""  # engine, data or metadata, if the sides have several comparisons
     # both sides ran on test beds of one machine: who is faster there says nothing of the systems
     one_machine: bool = False
+    pairs: int = 1  # comparisons that were made together
 
     @property
     def title(self) -> str:
@@ -162,8 +163,8 @@ class ComparedSides:
         mean = self.mean.mean
         return judge(
             mean,
-            mean.p,
-            mean.p_equal(self.tolerance),
+            min(self.pairs * mean.p, 1.0),
+            min(self.pairs * mean.p_equal(self.tolerance), 1.0),
             self.tolerance,
             self.level,
             self.metric.more_is_better,

@@ -14,9 +14,10 @@ from fsmatrix.analysis.comparison.compared import Compared, ComparedSides, mean_
 from fsmatrix.analysis.comparison.words import how_sure
 from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.data.factors import several
-from fsmatrix.analysis.data.roles import pattern_of
+from fsmatrix.analysis.data.roles import Key, pattern_of
 from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.certainty import Certainty
+from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.testing.verdict import CERTAINTY
 from fsmatrix.analysis.units import labelled
 from fsmatrix.results.units import plural
@@ -39,6 +40,7 @@ class Entry:
     proven: int  # single cells in which the side in front is proven ahead
     against: int  # and those in which the other one is
     cells: int
+    whole: Ratio | None = None  # a over b in all of them, with its interval
 
     @property
     def says(self) -> str:
@@ -80,30 +82,49 @@ class Seen:
         return Seen(self.of, self.behind, self.front).ahead(cells)
 
     @functools.cached_property
+    def patterns(self) -> dict[Key, list[Compared]]:
+        """The cells of each pattern, in their order."""
+        groups: dict[Key, list[Compared]] = defaultdict(list)
+        apart = set(several([cell.levels for cell in self.of.cells]))
+        for cell in self.of.cells:
+            groups[pattern_of(cell.levels, apart)].append(cell)
+        return groups
+
+    @staticmethod
+    def named(key: Key) -> str:
+        """A pattern in words."""
+        return ", ".join(labelled(n, v) for n, v in key)
+
+    def row_of(self, key: Key) -> str:
+        """The row of a pattern: the only one has none beside that of all cells."""
+        return self.named(key) if len(self.patterns) > 1 else ALL
+
+    @functools.cached_property
     def rows(self) -> dict[str, Entry]:
         """Patterns in the order of the cells, then all cells together."""
-        of, groups = self.of, defaultdict(list)
-        apart = set(several([cell.levels for cell in of.cells]))
-        for cell in of.cells:
-            key = pattern_of(cell.levels, apart)
-            groups[", ".join(labelled(n, v) for n, v in key)].append(cell)
+        of, rows = self.of, {}
         asked = {question.named: question for question in of.questions}
-        rows = {}
-        for name, cells in groups.items() if len(groups) > 1 else ():
-            question = asked.get(name)
+        for key, cells in self.patterns.items() if len(self.patterns) > 1 else ():
+            question = asked.get(self.named(key))
             if question is not None:
-                sure, ratio = CERTAINTY[question.kind], question.ratio.ratio
+                entry = self._entry(cells, CERTAINTY[question.kind], question.ratio)
             elif len(cells) == 1:
-                sure, ratio = cells[0].verdict.certainty, cells[0].ratio.ratio
+                entry = self._entry(cells, cells[0].verdict.certainty, cells[0].ratio)
             else:  # tested without blocks: the cells alone are
-                sure, ratio = Certainty.UNDECIDED, mean_ratio(cells)
-            rows[name] = self._entry(cells, sure, ratio)
-        whole = of.mean.mean.ratio if of.mean else of.mean_ratio
+                entry = self._entry(cells, Certainty.UNDECIDED, None)
+            rows[self.named(key)] = entry
+        whole = of.mean.mean if of.mean else None
         return rows | {ALL: self._entry(of.cells, CERTAINTY[of.mean_kind], whole)}
 
-    def _entry(self, cells: Sequence[Compared], sure: Certainty, ratio: float) -> Entry:
+    def _entry(self, cells: Sequence[Compared], sure: Certainty, whole: Ratio | None) -> Entry:
+        """`sure`: of all cells together; what is proven of each of them is of all."""
         ahead, against = len(self.ahead(cells)), len(self.against(cells))
-        return Entry(self.turned(ratio), sure, ahead, against, len(cells))
+        if max(ahead, against) == len(cells):
+            sure = Certainty.PROVEN
+        elif all(cell.verdict.certainty is Certainty.EQUAL for cell in cells):
+            sure = Certainty.EQUAL
+        ratio = whole.ratio if whole else mean_ratio(cells)
+        return Entry(self.turned(ratio), sure, ahead, against, len(cells), whole)
 
 
 def ranked(pairs: Sequence[Seen]) -> list[Seen]:

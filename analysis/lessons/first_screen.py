@@ -9,16 +9,15 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from fsmatrix.analysis.comparison.advice import extension_of, fewest_blocks
 from fsmatrix.analysis.comparison.extension import recorded
 from fsmatrix.analysis.data.doubts import listed
-from fsmatrix.analysis.lessons.standings import Pair, Standing, Standings, level_words, overall
+from fsmatrix.analysis.lessons.backend import together, winner
+from fsmatrix.analysis.lessons.standings import Pair, Standing, Standings, level_words
 from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.words import IMPORTED, lead
-from fsmatrix.analysis.units import brief
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.units import plural
 
@@ -184,32 +183,13 @@ def _tolerance(standings: Standings) -> str:
 def _together(standings: Standings) -> list[str]:
     """Who is proven ahead over all cells together, by how much."""
     lines = []
-    for part in dict.fromkeys(comparison.part for comparison in standings.compared):
-        comparisons = [comparison for comparison in standings.compared if comparison.part == part]
-        for lesson in overall(comparisons, standings.targets):
-            if lesson.settled and len(lesson.choice) == 1:
-                best = str(lesson.choice[0])
-                cells = max(len(comparison.cells) for comparison in comparisons)
-                lines.append(
-                    f"over {_of(cells, cells)}{f' of {part}' * bool(part)} together {best} "
-                    f"is {listed(_means(comparisons, best))}, proven"
-                )
-    return lines
-
-
-def _means(comparisons: Sequence[Any], best: str) -> list[str]:
-    """The geometric means of one target over each other one."""
-    lines = []
-    for comparison in comparisons:
-        if best in (comparison.a, comparison.b) and comparison.mean is not None:
-            ratio = comparison.mean.mean
-            ends = (ratio.ratio, ratio.low, ratio.high)
-            if best == comparison.b:
-                ends = (1 / ratio.ratio, 1 / ratio.high, 1 / ratio.low)
-            other = comparison.b if best == comparison.a else comparison.a
+    for part, duels in together(standings.compared).items():
+        if best := winner(duels, standings.targets):
+            cells = max(duel.entry.cells for duel in duels)
+            leads = [duel.lead for duel in duels if duel.seen.front == best]
             lines.append(
-                f"{lead(ends[0], True, other)} (95 % sure: {brief(ends[1])} "
-                f"to {brief(ends[2])} times)"
+                f"over {_of(cells, cells)}{f' of {part}' * bool(part)} together {best} "
+                f"is {listed(leads)}, proven"
             )
     return lines
 

@@ -14,8 +14,8 @@ from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.data.roles import level_text
 from fsmatrix.analysis.data.study import Study
+from fsmatrix.analysis.lessons.backend import TOGETHER
 from fsmatrix.analysis.lessons.limits import least_attachments
-from fsmatrix.analysis.lessons.standings import TOGETHER
 from fsmatrix.analysis.lessons.words import (
     IN_PART,
     NO_DATA,
@@ -87,7 +87,7 @@ def _choice(lessons: Sequence[Lesson], of: Study) -> list[str]:
     for short, some in _by_answer(lessons).items():
         sure = [lesson for lesson in some if lesson.settled]
         partly = [lesson for lesson in some if lesson.partly]
-        for group, how in ((sure, ""), (partly, " (in part: not each pair is proven)")):
+        for group, how in ((sure, ""), (partly, " (in part)")):
             if group:
                 parts.append(f"{_winner(short)} in {_patterns(group)}{how}")
     rest = [lesson for lesson in lessons if lesson.certainty is Certainty.UNDECIDED]

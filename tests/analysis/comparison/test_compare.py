@@ -14,8 +14,8 @@ from fsmatrix.analysis.comparison.advice import extension_of
 from fsmatrix.analysis.comparison.compare import Comparison, compare, comparisons
 from fsmatrix.analysis.comparison.compared import OPPOSED, SINGLE
 from fsmatrix.analysis.comparison.rows import ComparisonOptions, together
+from fsmatrix.analysis.lessons.backend import TOGETHER
 from fsmatrix.analysis.lessons.lessons import lessons
-from fsmatrix.analysis.lessons.standings import TOGETHER
 from fsmatrix.analysis.report.sections import results
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.stats.testing.tests import Correction

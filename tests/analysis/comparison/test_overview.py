@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -69,3 +70,27 @@ def test_nothing_is_proven_of_equal_sides() -> None:
     assert overview.counted(pairs).startswith("0 of ")
     assert "= no difference larger than 5 %" in overview.legend(pairs)
     assert "● proven" not in overview.legend(pairs)
+
+
+def test_without_blocks_a_pattern_is_proven_where_all_its_cells_are() -> None:
+    (pair,) = comparisons(made({"a": 2.0, "b": 1.0}, blocks=8, seed=2), "bandwidth")
+    alone = dataclasses.replace(pair, questions=())
+    rows = overview.Seen.pair(alone).rows
+    assert {entry.certainty for entry in rows.values()} == {Certainty.PROVEN}
+    one, *rest = alone.cells
+    unsure = dataclasses.replace(one, verdict=dataclasses.replace(one.verdict, kind="too few"))
+    open_ = overview.Seen.pair(dataclasses.replace(alone, cells=(unsure, *rest)))
+    name = overview.Seen.named(next(iter(open_.patterns)))
+    assert open_.rows[name].certainty is Certainty.UNDECIDED
+
+
+def test_without_blocks_the_mean_is_corrected_over_the_pairs() -> None:
+    (pair,) = comparisons(made({"a": 2.0, "b": 1.0}, blocks=8, seed=2), "bandwidth")
+    assert pair.pairs == 1
+    assert pair.mean is not None
+    many = math.ceil(1 / pair.mean.mean.p)
+    for pairs, kind in ((1, "faster"), (many, "too few")):
+        alone = dataclasses.replace(pair, questions=(), pairs=pairs)
+        assert alone.mean_kind == kind
+    three = comparisons(made({"a": 1.0, "b": 2.0, "c": 0.5}, blocks=6, seed=2))
+    assert {one.pairs for one in three} == {3}

@@ -224,8 +224,10 @@ def test_the_answer_is_the_winner_with_its_counts() -> None:
     found = of(campaign(many({"a": 2e8, "b": 1e8}, 4)))
     said = sentences(found, PLAN, "out")
     assert said.answer.startswith("a is ahead of b in all 4 cells (proven), by ")
-    whole = r"over all 4 cells together a is [\d.]+ times as fast as b \(95 % sure: [\d.]+ to "
-    assert re.search(whole + r"[\d.]+ times\), proven\.$", said.answer)
+    whole = (
+        r"over all 4 cells together a is [\d.]+ times as fast as b in all 8 blocks \(95 % sure: "
+    )
+    assert re.search(whole + r"[\d.]+ to [\d.]+\), proven\.$", said.answer)
     assert said.against == "No contrary evidence."
     assert said.command == "fsmatrix lessons out"
 
