@@ -114,9 +114,12 @@ def _shard(text: str) -> tuple[int, int]:
 
 
 def say_failures(console: Console, failures: Sequence[tuple[str, str, str]]) -> None:
-    """Runs that failed (run id, status, reason), by reason, the most frequent first."""
+    """Runs that failed (run id, status, reason), by reason, the most frequent first.
+
+    A run may come several times: each of its phases is a row of the campaign.
+    """
     groups: dict[tuple[str, str], list[str]] = {}
-    for run, status, reason in failures:
+    for run, status, reason in dict.fromkeys(failures):
         groups.setdefault((status, reason), []).append(run)
     ordered = sorted(groups.items(), key=lambda group: -len(group[1]))
     for (status, reason), runs in ordered[:MOST_REASONS]:
@@ -143,10 +146,13 @@ def print_json(value: Any) -> None:
 
 
 def campaign_file(results: Path) -> Path:
-    """campaign.h5 of a results directory, merged anew if it was made of other runs; or the file."""
+    """campaign.h5 of a results directory, merged anew if it was made of other runs; or the file.
+
+    `published:NAME` stays as it is: analysis opens it.
+    """
     from fsmatrix.results.files.store import Store
 
-    if results.is_file():
+    if results.is_file() or str(results).startswith("published:"):
         return results
     store = Store.open(results)
     fresh = store.merged()

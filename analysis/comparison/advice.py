@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.comparison.extension import Extension, extension
-from fsmatrix.analysis.data.roles import pattern_of
 from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.testing import tests
@@ -38,11 +37,10 @@ def extension_of(sides: Sequence[ComparedSides]) -> Extension:
 
 
 def _led(side: ComparedSides, cell: Compared) -> str:
-    """Who is ahead of whom in what pattern: "xfs over ext4 for rand-write"."""
+    """Who is ahead of whom in which cell: "xfs over ext4 for rand-write, chunk 4 KiB"."""
     first = (cell.ratio.ratio > 1) == side.metric.more_is_better
     a, b = (side.a, side.b) if first else (side.b, side.a)
-    pattern = "".join(f" {level}" for _, level in pattern_of(cell.levels, set()))
-    return f"{a} over {b}{' for' * bool(pattern)}{pattern}"
+    return f"{a} over {b}{' for ' * bool(cell.named)}{cell.named}"
 
 
 def promised(verdict: Verdict) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -339,7 +340,7 @@ def pairs_of(
     elif len(pairs) > MOST_PAIRS and not sides:
         raise ValueError(
             f"{units.factor_title(' and '.join(of.by))} has {len(names)} levels, {len(pairs)} "
-            f"pairs: name those to compare (--levels {names[0]},{names[1]})"
+            f"pairs: name those to compare (--levels {shlex.quote(','.join(names[:2]))})"
         )
     matched_cells = [matched(of, a, b, free, options.ignore) for a, b in pairs]
     return [

@@ -72,7 +72,7 @@ def draw(of: Comparison, page: int = 0) -> Figure:
     ax.set_ylim(-len(cells) + 0.4, 1.9)
     _ticks(ax, of, cells)
     better = "to the right" if of.metric.more_is_better else "to the left"
-    ax.set_xlabel(f"ratio of medians, {a} / {b} ({a} is better {better})", fontsize=drawing.MEDIUM)
+    ax.set_xlabel(f"typical ratio, {a} / {b} ({a} is better {better})", fontsize=drawing.MEDIUM)
     drawing.legend(figure, [[ax]], "verdict")
     return figure
 

@@ -62,7 +62,8 @@ def remarks(
 ) -> tuple[str, ...]:
     """What must stand beside the comparison."""
     sentences = [
-        f"Beside {' and '.join(of.by)}, {name} differs: {level_text(name, x)} against "
+        f"Beside {' and '.join(of.by)}, {units.factor_title(name)} differs: "
+        f"{level_text(name, x)} against "
         f"{level_text(name, y)}."
         for name, (x, y) in matched_cells.differs.items()
     ]
@@ -262,6 +263,10 @@ def _of_part(made: _ComparisonRun, judged: _JudgedPair, part: WorkPart) -> Compa
     varying = varying_names([match.levels for match in matches])
     ratios = [pair.ratios[i][0] for i in places]
     questions = tuple(q for q in family.questions if set(q.columns) <= set(columns))
+    if not any(question.named == "" for question in questions):  # a pattern that is all of it
+        questions = tuple(
+            replace(q, named="") if len(q.columns) == len(columns) else q for q in questions
+        )
     mean, missing = None, _untested(family, questions) if len(places) > 1 else ""
     if not missing:
         mean, missing = whole_mean(of, matches, pair.blocks, ratios, 1 - options.alpha)

@@ -32,7 +32,7 @@ from fsmatrix.analysis.stats.testing.verdict import Kind, Verdict, judge
 from fsmatrix.analysis.units import Level, Metric, Unit, brief
 
 OPPOSED = "typical ratio and medians point to different sides"
-SINGLE = "one value per cell: chance cannot be told from a difference"
+SINGLE = "one value on a side: chance cannot be told from a difference"
 KINDS = {
     "faster": "faster", "slower": "slower", "no difference": "no difference larger than {x}",
     "too few": Certainty.UNDECIDED, "single": SINGLE, "no data": "no data",

@@ -123,6 +123,8 @@ class Seen:
             sure = Certainty.PROVEN
         elif all(cell.verdict.certainty is Certainty.EQUAL for cell in cells):
             sure = Certainty.EQUAL
+        elif sure is Certainty.INVALID:  # no block has all cells: no more is known than of each
+            sure = Certainty.UNDECIDED
         ratio = whole.ratio if whole else mean_ratio(cells)
         return Entry(self.turned(ratio), sure, ahead, against, len(cells), whole)
 
@@ -168,7 +170,7 @@ def answer(pairs: Sequence[Seen]) -> str:
         return f"{start}{one.front} is {_lead(one)}; {how_sure(one.of)}."
     parts = [f"{one.front} is {_lead(one)}" for one in proven]
     more = f"; proven: {listed(parts)}" if parts else ""
-    return f"{start}no one is proven to be ahead of all others{more}."
+    return f"{start}nothing is proven to be ahead of all others{more}."
 
 
 def counted(pairs: Sequence[Seen]) -> str:
@@ -178,8 +180,8 @@ def counted(pairs: Sequence[Seen]) -> str:
     against = [(one, cell) for one in pairs for cell in one.against(one.of.cells)]
     what = plural(cells, "cell" if len(pairs) == 1 else "comparison")
     sentence = f"{ahead + len(against)} of {what} proven"
-    if not against:
-        return f"{sentence}, none of them the other way." if ahead else f"{sentence}."
+    if not against:  # the rows say how many, where none is
+        return f"{sentence}, none of them the other way." if ahead else ""
     named = [
         f"{one.behind} over {one.front}{f' ({cell.named})' * bool(cell.named)}"
         for one, cell in against[:MOST_NAMED]

@@ -39,17 +39,17 @@ class Comparison(ComparedSides, Drawn):
         return sentences + list(self.remarks)
 
     @property
-    def judged(self) -> bool:
-        """Whether there is an answer: not on one machine, nor of one value a cell."""
-        return not self.one_machine and self.counts.keys() != {"single"}
+    def means(self) -> list[str]:
+        """What holds over all of several cells."""
+        return [words.mean(self)] if len(self.cells) > 1 and not self.one_machine else []
 
     @property
     def beside(self) -> list[str]:
-        """What stands beside an answer; where there is none, why."""
-        why = [words.headline(self), words.mean(self)]
-        why = [f"{ONE_MACHINE}."] if self.one_machine else why
+        """What stands beside an answer; of test beds on one machine why there is none."""
+        if self.one_machine:
+            return [f"{ONE_MACHINE}.", *self._alone()]
         against = words.doubts(self) + self._both() + self._alone() + self._dependent()
-        return why * (not self.judged) + against + list(self.remarks)
+        return against + list(self.remarks)
 
     def _answers(self) -> list[str]:
         sentences = [words.headline(self), words.mean(self), *self._ahead()]

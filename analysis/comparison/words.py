@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,8 @@ def ahead(
     ratios = [c.ratio.ratio if more_is_better else 1 / c.ratio.ratio for c in cells]
     wins = sum(ratio > 1 for ratio in ratios)
     name, other = a, b
-    if 2 * wins < len(ratios):
+    tie = 2 * wins == len(ratios) and math.prod(ratios) < 1  # whose mean is ahead
+    if 2 * wins < len(ratios) or tie:
         name, other, wins = b, a, len(ratios) - wins
         ratios = [1 / ratio for ratio in ratios]
     every = "both" if wins == 2 else f"all {wins}"
@@ -88,8 +90,9 @@ def how_sure(of: ComparedSides) -> str:
     """How sure the geometric mean over all cells is, or why that cannot be said."""
     if of.mean is None:
         return f"how sure that is cannot be said: {of.mean_missing}"
+    lacking = f" ({plural(of.mean.left_out, 'block')} without all cells)" * (of.mean.left_out > 0)
     return {
-        "too few": words.not_proven(of.mean.mean, "all cells together"),
+        "too few": words.not_proven(of.mean.mean, "all cells together") + lacking,
         "no difference": of.word("no difference"),
     }.get(of.mean_kind, Certainty.PROVEN.value)
 

@@ -30,7 +30,7 @@ EMULATED = (
 )
 
 
-ONE_MACHINE = "test beds on one machine: they share its cores; not comparable as systems"
+ONE_MACHINE = "Test beds on one machine: they share its cores; not comparable as systems"
 
 
 @dataclass(frozen=True)

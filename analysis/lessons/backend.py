@@ -58,6 +58,12 @@ class Duel:
         return both and self.certainty is Certainty.UNDECIDED
 
     @property
+    def leans(self) -> bool:
+        """Whether single cells prove one way, and all of them together prove none."""
+        some = self.entry.proven > 0 == self.entry.against and bool(self.cells)
+        return some and self.certainty is Certainty.UNDECIDED
+
+    @property
     def lead(self) -> str:
         """By how much, in how many blocks, how sure: "14 % faster than ext4 in 6 of 7 blocks"."""
         better, behind = self.seen.of.metric.more_is_better, self.seen.behind
@@ -73,6 +79,9 @@ class Duel:
         text, entry = f"{self.seen.front} is {self.lead}", self.entry
         if self.certainty is Certainty.EQUAL:
             return f"{text}: {self.seen.of.word('no difference')}"
+        if self.leans:
+            which = f"{entry.proven} of {entry.cells} single cells"
+            return f"{text}: proven in {which}, over all of them it may be chance"
         if entry.cells > 1 and entry.proven + entry.against:
             text += f", in {entry.proven} of {entry.cells} single cells too"
             text += f", in {entry.against} the other way" * (entry.against > 0)
@@ -94,8 +103,8 @@ class Duel:
 
 
 def winner(duels: Sequence[Duel], targets: Sequence[str]) -> str:
-    """The target that is proven to be ahead of every other one; "" if none is."""
-    proven = [duel.seen.front for duel in duels if duel.certainty is Certainty.PROVEN]
+    """The target that is ahead of every other one, proven at least of cells; "" if none is."""
+    proven = [d.seen.front for d in duels if d.certainty is Certainty.PROVEN or d.leans]
     return next((name for name in targets if proven.count(name) == len(targets) - 1), "")
 
 
@@ -183,7 +192,7 @@ def _lesson(where: str, key: Key, duels: Sequence[Duel], targets: Sequence[str])
     there = {name for duel in duels for name in (duel.seen.front, duel.seen.behind)}
     contenders = [name for name in targets if name in there]
     best = winner(duels, contenders)
-    proven = [duel for duel in duels if duel.certainty is Certainty.PROVEN]
+    proven = [d for d in duels if d.certainty is Certainty.PROVEN or d.leans]
     beaten = {duel.seen.behind for duel in proven}
     front = [name for name in contenders if name not in beaten]
     open_ = [duel for duel in duels if duel.certainty is Certainty.UNDECIDED]
@@ -220,7 +229,7 @@ def _lesson(where: str, key: Key, duels: Sequence[Duel], targets: Sequence[str])
             f"{d.seen.of.a} against {d.seen.of.b}: {plural(d.entry.cells, 'cell')}" for d in duels
         ),
         tuple(dict.fromkeys(doubt for cell in doubtful for doubt in cell.doubts)),
-        partly=bool(open_ and (proven or some)) and not best and short != DEPENDS,
+        partly=any(duel.leans for duel in proven) or bool(open_ and proven and not best),
     )
 
 

@@ -58,7 +58,7 @@ def answer(
     sentences.append(_sure(lessons, of))
     sentences += _doubts(lessons)
     if excluded:
-        sentences.append(f"Left out of all answers: {'; '.join(excluded)}.")
+        sentences.append(f"Left out of all answers: {listed(excluded)}.")
     return " ".join(sentences)
 
 
@@ -190,7 +190,7 @@ def lines(lessons: Sequence[Lesson], of: Study) -> list[str]:
     groups: dict[tuple[str, str], list[Lesson]] = {}
     for lesson in lessons:
         groups.setdefault((lesson.short, lesson.state), []).append(lesson)
-    ordered = sorted(groups.values(), key=lambda some: -len(some))
+    ordered = sorted(groups.values(), key=lambda some: (not some[0].settled, -len(some)))
     return [_group(some, lessons, of) for some in ordered]
 
 
@@ -364,6 +364,8 @@ class Lessons(Drawn):
             sentences.append(f"{group.title}: {group.summary}")
             shown = group.lines if group.question == "backend" else group.lines[:1]
             sentences += [f"  {line}" for line in shown]
+            if more := len(group.lines) - len(shown):
+                sentences.append(f"  {plural(more, 'other answer')}: --cells.")
         limits = (*silent, *self.limits)
         sentences += ["What the data cannot say:"] if limits else []
         return [*sentences, *(f"  {text}." for text in limits)]

@@ -7,13 +7,15 @@ alone.  It opens its evidence: every value as a dot, the intervals, and what the
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fsmatrix.analysis.comparison.compared import sortable
 from fsmatrix.analysis.data.cells import Cell, sort_key
+from fsmatrix.analysis.data.factors import several
 from fsmatrix.analysis.draw.panels import ROW_NAMES, X_NAMES, groups
-from fsmatrix.analysis.lessons.standings import Standing, Standings
+from fsmatrix.analysis.lessons.standings import Standing, Standings, level_words
 from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.units import Level, Unit, fitting, level_text, text
@@ -311,12 +313,23 @@ def is_untold(cell: Standing) -> bool:
 def medians(cell: Standing, called: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Each target's median and the range of its values: "xfs 450 (430–470)"; the best first."""
     unit, lines = _unit(cell), []
+    apart = _apart(cell)
     for value in cell.values:
         name, low, high = value.cell.target, value.values.min(), value.values.max()
         spread = f" ({text(low, unit)}–{text(high, unit)})" * (value.values.size > 1)
-        lines.append(f"{(called or {}).get(name, name)} {text(value.median.median, unit)}{spread}")
+        which = "".join(f" {level_words(n, value.level(n))}" for n in apart)
+        shown = (called or {}).get(name, name) + which
+        lines.append(f"{shown} {text(value.median.median, unit)}{spread}")
     more = len(lines) - MOST_VALUES
     return (*lines[:MOST_VALUES], *([f"and {more} more"] if more > 0 else []))
+
+
+def _apart(cell: Standing) -> list[str]:
+    """Factors of which one target has several levels in a cell, as versions of a system."""
+    by_target: dict[str, list[Mapping[str, Level]]] = defaultdict(list)
+    for value in cell.values:
+        by_target[value.cell.target].append(value.cell.levels)
+    return list(dict.fromkeys(name for own in by_target.values() for name in several(own)))
 
 
 def _unit(cell: Standing) -> Unit:

@@ -320,7 +320,7 @@ def first_screen(
         picture=drawn,
         evidence=tuple(evidence_section(box, cell, colours) for box, cell in drawn.cells),
         sentences=sentences(where, campaign_json(ds), place),
-        targets=tuple(extremes(where)),
+        targets=tuple(extremes(where)) if len(where.targets) > 2 else (),
         legend=tuple((state, state.mark, state.meaning) for state in drawn.states),
     )
 

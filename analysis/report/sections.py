@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.summary import Summary, summarise
 from fsmatrix.analysis.draw import pictures, tables
 from fsmatrix.analysis.lessons.result import Lessons
+from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.analysis.studies.claims.study import StudyFile
@@ -30,7 +32,7 @@ MOST_PAIRS = 6
 MOST_LINES = 60  # cells in a table of the page
 MOST_SENTENCES = 16  # of a study
 MOST_RUNS = 100_000  # above which comparison and studies are left to their commands
-POOLED = "the same, drawn towards the other cells"
+POOLED = "shrunk ratio"
 LATENCY = "latency_p99"
 COMPARED = ("bandwidth", "iops", LATENCY)
 
@@ -58,6 +60,7 @@ class Block:
     says: tuple[str, ...]
     images: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    answer: str = ""  # beside the heading of a table
     lines: tuple[SectionLine, ...] = ()
     more_lines: int = 0
     opened: bool = False
@@ -127,7 +130,7 @@ def _comparison(ds: xr.Dataset, summary: Summary, own: Sequence[Comparison]) -> 
     runs = ds.sizes["run"]
     if len(pairs) > MOST_PAIRS or runs > MOST_RUNS:
         many = f"{len(pairs)} pairs" if len(pairs) > MOST_PAIRS else f"{runs} runs"
-        command = f"fsmatrix compare FILE --targets {targets[0]},{targets[1]}"
+        command = f"fsmatrix compare FILE --targets {shlex.quote(','.join(targets[:2]))}"
         yield Block(
             f"{len(targets)} targets",
             (f"{many} are too many for this page: `{command}` compares two of them.",),
@@ -158,6 +161,14 @@ def _title(metric: str) -> str:
     return METRICS[metric].title if metric != OWN else "Each phase in its own metric"
 
 
+def _ratio(ratio: Ratio) -> str:
+    """With its interval, or with the range of too few blocks, which a * says."""
+    if ratio.low != ratio.low:
+        return brief(ratio.ratio)
+    few = "" if ratio.decides else "*"
+    return f"{brief(ratio.ratio)}{few} [{brief(ratio.low)}, {brief(ratio.high)}]"
+
+
 def _pooled(cell: Compared) -> str:
     if cell.pooled is None:
         return MISSING
@@ -165,37 +176,36 @@ def _pooled(cell: Compared) -> str:
 
 
 def _compared(comparison: Comparison, draw: bool) -> Block:
+    """Cells with their ratios; of test beds on one machine only why there are none."""
+    heading = f"{comparison.title}: {comparison.a} against {comparison.b}"
+    if comparison.one_machine:
+        return Block(heading, tuple(comparison.beside))
+    answer, *says = comparison.says
     pooled = (POOLED,) if any(cell.pooled for cell in comparison.cells) else ()
     lines = [
         SectionLine(
             cell.named or "the only case",
             text(cell.a.median, comparison.unit),
             text(cell.b.median, comparison.unit),
-            f"{brief(cell.ratio.ratio)}"
-            + (
-                ""
-                if cell.ratio.low != cell.ratio.low
-                else f" [{brief(cell.ratio.low)}, {brief(cell.ratio.high)}]"
-            ),
+            _ratio(cell.ratio),
             _pooled(cell) if pooled else "",
-            ""
-            if cell.verdict.p != cell.verdict.p or comparison.one_machine
-            else p_text(cell.verdict.p),
-            "" if comparison.one_machine else cell.kind.replace(" ", "-"),
-            "" if comparison.one_machine else comparison.word(cell.kind),
+            "" if cell.verdict.p != cell.verdict.p else p_text(cell.verdict.p),
+            cell.kind.replace(" ", "-"),
+            comparison.word(cell.kind),
             "; ".join(cell.doubts),
         )
         for cell in comparison.cells
     ]
     return Block(
-        heading=f"{comparison.title}: {comparison.a} against {comparison.b}",
-        says=tuple(comparison.says),
-        images=_pictured(comparison)[0] if draw and not comparison.one_machine else (),
+        heading=heading,
+        says=tuple(says),
+        answer=answer.partition(": ")[2],
+        images=_pictured(comparison)[0] if draw else (),
         columns=(
             "cell",
             f"{comparison.a}, {comparison.unit.label}",
             f"{comparison.b}, {comparison.unit.label}",
-            f"ratio {comparison.a} / {comparison.b}",
+            f"typical ratio {comparison.a} / {comparison.b}",
             *pooled,
             "verdict",
             "in doubt",

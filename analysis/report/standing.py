@@ -57,7 +57,8 @@ def standing(standings: Standings, plan: JsonObject, place: str) -> Iterator[Tab
     yield Text(f"  {lines.command}", no_wrap=True, overflow="ignore")  # to be pasted
     if drawn.more:
         yield Text(f"{drawn.more} more cells: fsmatrix compare shows them.")
-    ends = [extreme.says for extreme in extremes(standings)]
+    many = len(standings.targets) > 2  # of two the answer has said it
+    ends = [extreme.says for extreme in extremes(standings)] if many else []
     yield Text("\n".join(["", *ends, ""] if ends else [""]))
 
 

@@ -126,7 +126,8 @@ def compare(
             return
         results, fair = _compared(ds, every, by, sides, old, metric, chosen)
     if as_json:
-        more = extension_of(results).to_dict() if results else {}
+        judged = [comparison for comparison in results if not comparison.one_machine]
+        more = extension_of(judged).to_dict() if judged else {}
         common.print_json(
             [_with_fairness(comparison, fair) | {"extension": more} for comparison in results]
         )

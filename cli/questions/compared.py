@@ -57,21 +57,20 @@ def show(results: Sequence[Comparison], cells: bool) -> None:
         return
     already: set[str] = set()
     signs: set[str] = set()
-    cells = cells or sum(len(comparison.cells) for comparison in results) <= FEW
-    if cells:
+    few = not cells and sum(len(comparison.cells) for comparison in results) <= FEW
+    if cells or few:
         for comparison in results:
-            signs |= _print(comparison, already)
+            signs |= _print(comparison, already, few)
             progress.echo("")
     else:
         _print_overview(results)
     judged = [comparison for comparison in results if not comparison.one_machine]
     lines = [extension_of(judged).says] if judged else []
-    if cells:
+    if cells or few:
         shown = "; ".join(text for sign, text in LEGEND.items() if sign in signs)
         lines.append(shown.format(sure=f"{100 * (1 - results[0].alpha):.3g}"))
-        lines += [tested(judged)] if judged else []
-    else:
-        lines.append(MORE)
+        lines += [tested(judged)] if judged and cells else []
+    lines += [] if cells else [MORE]
     analyse.print_lines([line for line in lines if line])
 
 
@@ -81,7 +80,7 @@ def _print_overview(results: Sequence[Comparison]) -> None:
 
     groups: dict[str, list[overview.Seen]] = {}
     for comparison in results:
-        if comparison.judged:
+        if not comparison.one_machine:
             groups.setdefault(comparison.title, []).append(overview.Seen.pair(comparison))
     for pairs in groups.values():
         analyse.print_lines([overview.answer(pairs)])
@@ -97,8 +96,11 @@ def _print_overview(results: Sequence[Comparison]) -> None:
         analyse.print_lines([overview.legend([one for pairs in groups.values() for one in pairs])])
 
 
-def _print(comparison: Comparison, already: set[str]) -> set[str]:
-    """The answer, the rows, what stands beside them if not `already` said; the rows' signs."""
+def _print(comparison: Comparison, already: set[str], few: bool = False) -> set[str]:
+    """The answer, the rows, what stands beside them if not `already` said; the rows' signs.
+
+    `few`: only what stands beside an answer, not how it was found.
+    """
     analyse.print_lines([line for line in comparison.says[:1] if line not in already])
     if comparison.one_machine:
         already.add(comparison.says[0])
@@ -106,7 +108,8 @@ def _print(comparison: Comparison, already: set[str]) -> set[str]:
         columns, rows = _rows(comparison, spans)
         if analyse.grid(columns, rows, fold=_labels(comparison), must=not spans):
             break
-    beside = [line for line in comparison.says[1:] if line not in already]
+    every = [*comparison.means, *comparison.beside] if few else comparison.says[1:]
+    beside = [line for line in every if line not in already]
     analyse.print_lines(beside)
     already.update(beside)
     texts = [str(cell).replace("▼", "▲") for row in rows for cell in row[-4:]]

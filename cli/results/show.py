@@ -185,6 +185,7 @@ def tell(results: Path, wanted: str, as_json: bool) -> None:
         progress.line(console, f"fsmatrix logs {named}  # what it printed")
 
 
+MOST_RANKED = 3  # targets of a ranking that are shown
 FEW = 8  # cells whose medians are shown without being asked for
 MORE = "More: --cells (medians and intervals of each cell), --metric, --json."
 WIDEST = 10_000  # columns of characters that a table may need
@@ -306,6 +307,22 @@ def _first_screen(console: Console, dataset: xr.Dataset, summary: Summary, place
         console.width = max(console.width, WIDTH)  # rich prints no wider than its console
         for part in standing(standings, campaign_json(dataset), place):
             console.print(part, width=None if console.is_terminal else WIDTH, crop=False)
+    if summary.many_targets:
+        _rankings(dataset)
+        return True
     if standings or summary.cluster.one_machine:
         analyse.print_lines(fairness(dataset, summary=summary).short(place or "FILE"))
     return standings is not None and len(standings.cells) > FEW
+
+
+def _rankings(dataset: xr.Dataset) -> None:
+    """For each pattern the first of many targets by their largest medians: no comparison."""
+    from fsmatrix.analysis.data.study import metric_for, study
+    from fsmatrix.analysis.lessons.standings import places
+
+    analyse.print_lines(["The largest medians, no comparison:"])
+    for pattern, shown in places(study(dataset, metric_for(dataset))).rankings:
+        some = ", ".join(shown[:MOST_RANKED])
+        more = len(shown) - MOST_RANKED
+        start = f"{pattern}: " if pattern else ""
+        analyse.print_lines([f"  {start}{some}{f' and {more} more' * (more > 0)}"])

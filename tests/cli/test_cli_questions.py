@@ -65,7 +65,10 @@ def test_text_json_and_picture(
         (("effects", "--order", "9"), "order 9"),
         (("curves", "--along", "colour"), "no factor colour"),
         (("curves", "--along", "pattern"), "no factor pattern"),
-        (("curves", "--along", "chunk", "--metric", "x"), "no x in this campaign"),
+        (
+            ("curves", "--along", "chunk", "--metric", "x"),
+            "no metric 'x' in this campaign: it has",
+        ),
         (("variability", "--metric", "bandwith"), "did you mean 'bandwidth'?"),
         (("correlation", "--metric", "latncy_p99"), "did you mean 'latency_p99'?"),
         (("speedup", "--of", "xfs", "--over", "zfs", "--along", "chunk"), "'zfs' is not there"),

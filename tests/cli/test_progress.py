@@ -91,7 +91,7 @@ def test_the_list_at_the_end_has_ten_lines_at_most_and_counts_all() -> None:
     on = console()
     many = [(f"run{i}", "failed", "no mkfs") for i in range(7)]
     others = [(f"other{i}", "timeout", f"reason {i}") for i in range(20)]
-    say_failures(on, [*others, *many])
+    say_failures(on, [*others, *many, *many])  # a row for each of two phases
     lines = printed(on)
     assert len(lines) == MOST_REASONS + 1 == 10
     assert lines[0] == "failed 7 runs (run0, ...): no mkfs"

@@ -168,7 +168,7 @@ def far_off(values: Floats) -> tuple[float, ...]:
         spread = 1.4826 * float(np.median(np.abs(logs)))
         if abs(math.log(value) - math.log(middle)) > FAR_SPREADS * spread:
             far.append(float(value))
-    return tuple(far)
+    return tuple(far) if 2 * len(far) < values.size else ()  # half of them: two typical values
 
 
 def per_attachment(values: npt.ArrayLike, attachments: npt.ArrayLike) -> Floats:

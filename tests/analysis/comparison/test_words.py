@@ -77,7 +77,7 @@ FIRST = {  # the first words of `compare`
     "equal": "no difference larger than 5 % in 8 of 8 cells",
     "unsure": r"undecided in 8 of 8 cells \(\w+ is ahead in 5 of 8, with .* %; may be chance\)",
     "few": r"is ahead in all 8 by .* times, each time; 3 blocks are too few; 6 are needed",
-    "single": "one value per cell: chance cannot be told from a difference",
+    "single": "one value on a side: chance cannot be told from a difference",
     "failed": "xfs is faster in 8 of 8 cells|ext4 against xfs",
 }
 

@@ -252,6 +252,20 @@ def test_cells_that_disagree_are_named() -> None:
     assert len(one.cells) == 2
 
 
+def test_cells_that_are_proven_where_their_pattern_is_not_are_an_answer_in_part() -> None:
+    """One cell of two is far ahead, the other spreads so much that together it may be chance."""
+    ds = targets({"a": {"seq-read": 4e8}, "b": {"seq-read": 2e8}}, sizes=(4 * KIB, MIB))
+    wild = np.random.default_rng(4).lognormal(-0.5, 2.5, ds.sizes["run"])
+    ds["bandwidth"] = ds["bandwidth"].where(
+        ds["chunk"] == MIB, ds["bandwidth"] * xr.DataArray(wild, dims="run")
+    )
+    made = lessons(ds)
+    one = of(made, "backend")
+    assert (one.choice, one.state) == (("a",), "proven in part")
+    assert "proven in 1 of 2 single cells, over all of them it may be chance" in one.answer
+    assert "a is the fastest in seq-read (in part)" in made.answer
+
+
 def test_three_targets_two_of_them_alike() -> None:
     ds = targets(
         {"a": {"read": 4e8}, "b": {"read": 4e8}, "c": {"read": 1e8}}, attachments=14, spread=0.004

@@ -156,7 +156,7 @@ def test_commands(
 
 
 # -- test beds on one machine ------------------------------------------------------------------
-ONE = "test beds on one machine: they share its cores; not comparable as systems"
+ONE = "Test beds on one machine: they share its cores; not comparable as systems"
 POLLED = {"shared_cores": "shared, and the servers poll"}
 SHARED = {"shared_cores": "shared"}
 ALONE = {"shared_cores": "none"}

@@ -153,7 +153,7 @@ def test_installations_with_known_truth() -> None:
     found = cern.installations(ds, {"target": "a"}, {"target": "b"})
     kinds = {cell.levels["chunk"]: cell.kind for cell in found.cells}
     assert kinds == {4096: "no difference", 65536: "faster", 1 << 20: "faster"}
-    assert "Beside target, storage_nodes differs: 2 against 4." in found.says
+    assert "Beside target, storage nodes differs: 2 against 4." in found.says
     with pytest.raises(ValueError, match="target 'c' is not there: there are a, b"):
         cern.installations(ds, {"target": "a"}, {"target": "c"})
 
