@@ -13,15 +13,17 @@ one permutation of them.  Nothing here grows with the number of operations.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fsmatrix.backends.player.ops import (
     OP,
+    OUTCOME,
     Chunk,
     Chunks,
+    CountingChunks,
     Flag,
     Integers,
     Kind,
@@ -33,6 +35,8 @@ from fsmatrix.backends.player.ops import (
 )
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.suite.workloads.streams.ahead import prefetch
+from fsmatrix.suite.workloads.streams.arrivals import Arrivals, Schedule
 
 CHUNK_OPS = 1 << 15
 SHARED = "data"
@@ -58,6 +62,7 @@ class Task(Stored):
     endless: bool = False  # begin again after the last block
     evict: bool = False  # before beginning again: drop what was read, so that it is cold again
     operation_bytes: int = 0  # where the data lies in one piece: another size of operation
+    arrivals: Arrivals | None = None  # open loop: when reads and writes are due
 
 
 @dataclass(frozen=True)
@@ -143,9 +148,10 @@ def reads_of(task: Task, part: Part, threads: int) -> tuple[int, int]:
     return count, count * part.size - (part.size - part.tail if tail_is_read else 0)
 
 
-def generate(params: JsonObject, place: Place) -> Chunks:
+def generate(params: JsonObject, place: Place) -> Chunks | CountingChunks:
     """The chunks of one rank; `params` are those of a Task."""
-    return chunks(read(Task, params, "params", exact=True), place)
+    task = read(Task, params, "params", exact=True)
+    return chunks(task, place) if task.arrivals is None else paced(task, task.arrivals, place)
 
 
 def chunks(task: Task, place: Place) -> Chunks:
@@ -160,6 +166,24 @@ def chunks(task: Task, place: Place) -> Chunks:
         stop = yield chunk
         chunk = None if stop else next(data, None)
     yield _closing(task)
+
+
+def paced(task: Task, arrivals: Arrivals, place: Place) -> CountingChunks:
+    """The chunks of one rank in an open loop; endless ones end with the arrivals."""
+    owner = owner_of(task.shift, place)
+    part = part_of(task, owner, place.ranks)
+    key = mix(place.seed, place.rank, salt(task.step))
+    schedule = Schedule(arrivals, place, task.step)
+    outcome = np.zeros(1, dtype=OUTCOME)
+    stop = yield replace(_opening(task, owner), outcomes=outcome)
+    schedule.opened(int(outcome["start"][0] + outcome["duration"][0]))
+    data = _data(task, part, place.threads, key, schedule)
+    with prefetch(place) as helper:
+        for chunk in helper.each(lambda: next(data, None)):
+            if stop or (stop := (yield chunk)):
+                break
+    yield _closing(task)
+    return schedule.tallies(endless=task.endless)
 
 
 def _opening(task: Task, owner: int) -> Chunk:
@@ -178,8 +202,13 @@ def _closing(task: Task) -> Chunk:
     return Chunk(_of_file(kinds))
 
 
-def _data(task: Task, part: Part, threads: int, key: int) -> Iterator[Chunk]:
-    """Chunks of data operations: one pass, or pass after pass if endless."""
+def _data(
+    task: Task, part: Part, threads: int, key: int, schedule: Schedule | None = None
+) -> Iterator[Chunk]:
+    """Chunks of data operations: one pass, or pass after pass if endless.
+
+    With a schedule each is due at a time, and endless ones end with it.
+    """
     per_pass = part.operations
     each = task.fsync == "per-write" and task.operation != "read"
     template = np.zeros(CHUNK_OPS // 2 if each else CHUNK_OPS, dtype=OP)
@@ -194,8 +223,14 @@ def _data(task: Task, part: Part, threads: int, key: int) -> Iterator[Chunk]:
         if between or not task.endless:
             count = min(count, per_pass - position % per_pass)
         ops = _operations(task, part, threads, key, position, _copy(template[:count]))
+        if schedule is not None:
+            ops["time"] = schedule.times(ops["stream"])
+            late = ops["time"] >= schedule.until
+            ops = ops[~late] if task.endless and late.any() else ops
         yield Chunk(_synced(ops) if each else ops)
         position += count
+        if schedule is not None and task.endless and schedule.over:
+            return
         if between and position % per_pass == 0:
             yield Chunk(_of_file(between))
 
