@@ -13,6 +13,7 @@ from fsmatrix.results.evidence.stored import Stored, StoredError, read
 from fsmatrix.results.evidence.values import JsonObject
 
 FACT = "open_loop"
+SATURATED = "saturated"  # the audit
 ENOUGH = 0.99  # of the offered rate: with less, the system did not follow
 # tallies of a rank: operations due, ns in which they were, those begun by the end of it, and ever
 DUE, SPAN, BEGUN, PLAYED = "open_due", "open_span_ns", "open_begun", "open_played"
@@ -57,7 +58,7 @@ class OpenLoop(Stored):
     def saturated(self) -> bool:
         """Whether latencies tell more of the phase's length than of the system.
 
-        Also where an operation was left out: it was among the slowest.
+        Also where an operation was left out: it would have been among the slowest.
         """
         return self.due - self.backlog < ENOUGH * self.due or self.unplayed > 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from fsmatrix.results.evidence.openloop import BEGUN, DUE, FACT, PLAYED, SPAN, OpenLoop
@@ -116,6 +117,8 @@ def _told(phase: Phase, case: Case, options: OpenLoopOptions) -> Phase:
     counts = inside(facts.pop("tallies", {}))
     if DUE not in counts or options.rate is None:
         return phase
+    # opening files, which is over when the first operation may be due, is no part of the window
+    start = np.maximum(phase.start, LEAD_NS / 1e9)
     due, span, begun, played = (int(number(counts[n])) for n in (DUE, SPAN, BEGUN, PLAYED))
     facts[FACT] = OpenLoop(
         rate=options.worker_rate(case) * case.geometry.processes * case.geometry.threads,
@@ -125,4 +128,4 @@ def _told(phase: Phase, case: Case, options: OpenLoopOptions) -> Phase:
         backlog=max(due - begun, 0),
         unplayed=max(due - played, 0),
     ).document()
-    return replace(phase, facts=facts)
+    return replace(phase, start=start, facts=facts)
