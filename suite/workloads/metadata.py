@@ -220,8 +220,8 @@ class Metadata(Workload):
 
     def _arrival_seconds(self, case: Case, phase: str) -> float:
         """How long the items of a phase are due at a rate; 0 without one."""
-        options = self.options
-        return options.lasts(case, options.items(phase)) if options.rate is not None else 0.0
+        rate = self.options.of_process(case)
+        return self.options.items(phase) / rate if rate else 0.0
 
     def _timed(self, case: Case, phase: str) -> Step:
         arrivals = self.options.arrivals_of(case, self._arrival_seconds(case, phase))

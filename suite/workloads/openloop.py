@@ -16,7 +16,7 @@ from fsmatrix.suite.workloads.base import Stream, WorkloadOptions
 from fsmatrix.suite.workloads.streams.arrivals import LEAD_NS, Arrivals
 
 MOST_RATE = 1e9  # operations per second of all workers
-MOST_OF_WORKER = 1e7  # a thread of the C player begins no more, on a driver that does nothing
+MOST_OF_THREAD = 1e7  # a thread of the C player begins no more, on a driver that does nothing
 LONGEST = 1e6  # seconds of arrivals: twelve days
 LATE_SHARE, LATE_SECONDS = 0.1, 5.0  # what is late is played so long after the arrivals' end
 
@@ -57,40 +57,33 @@ class OpenLoopOptions(WorkloadOptions):
             raise ValueError(f"{' and '.join(given)}: only with a rate")
         return self
 
-    def worker_rate(self, case: Case) -> float:
-        """Operations per second of each thread of each process; 0 without a rate."""
-        sharing = case.geometry.threads
-        if self.rate_per is None:
-            sharing *= case.geometry.processes
-        return (self.rate or 0.0) / sharing
-
-    def lasts(self, case: Case, operations: int) -> float:
-        """Seconds in which so many operations of a process are due."""
-        return -(-operations // case.geometry.threads) / self.worker_rate(case)
+    def of_process(self, case: Case) -> float:
+        """Operations per second of each process; 0 without a rate."""
+        return (self.rate or 0.0) / (1 if self.rate_per else case.geometry.processes)
 
     def arrivals_of(self, case: Case, seconds: float) -> Arrivals | None:
         """Those of a phase in which operations are due for so long; None without a rate."""
         if self.rate is None:
             return None
         until = LEAD_NS + round(seconds * 1e9)
-        return Arrivals(
-            rate=self.worker_rate(case), poisson=self.arrivals == "poisson", until=until
-        )
+        poisson = self.arrivals == "poisson"
+        return Arrivals(rate=self.of_process(case), poisson=poisson, until=until)
 
     def misfit_of_rate(self, case: Case, seconds: float) -> str:
         """Why a phase whose arrivals take so long cannot be (empty: it can)."""
         if self.rate is None:
             return ""
-        each, workers = self.worker_rate(case), case.geometry.processes * case.geometry.threads
-        if each > MOST_OF_WORKER:
+        threads = case.geometry.threads
+        each = self.of_process(case) / threads
+        if each > MOST_OF_THREAD:
             return (
-                f"rate: {each:g} operations per second of each of {workers} threads are more than "
-                f"a thread of the player can begin, {MOST_OF_WORKER:g}"
+                f"rate: {each:g} operations per second of each thread are more than the player can "
+                f"begin, at most {MOST_OF_THREAD:g}"
             )
         if each * seconds < 1:
             return (
-                f"rate: at {each:g} operations per second of each of {workers} threads some have "
-                f"nothing to do in {seconds:g} s"
+                f"rate: at {each:g} operations per second of each thread some have nothing to do "
+                f"in {seconds:g} s: offer more, or give it more time"
             )
         if seconds > LONGEST:
             return f"rate: the operations would be due for {seconds:.3g} s; at most {LONGEST:g} s"
@@ -121,7 +114,7 @@ def _told(phase: Phase, case: Case, options: OpenLoopOptions) -> Phase:
     start = np.maximum(phase.start, LEAD_NS / 1e9)
     due, span, begun, played = (int(number(counts[n])) for n in (DUE, SPAN, BEGUN, PLAYED))
     facts[FACT] = OpenLoop(
-        rate=options.worker_rate(case) * case.geometry.processes * case.geometry.threads,
+        rate=options.of_process(case) * case.geometry.processes,
         arrivals=options.arrivals or "constant",
         seconds=span / 1e9 / case.geometry.processes,
         due=due,

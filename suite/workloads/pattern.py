@@ -284,7 +284,7 @@ class Pattern(Workload):
         share = -(-options.bytes // options.chunk)
         if options.bytes_total is not None:
             share = -(-share // case.geometry.processes)
-        return options.lasts(case, share)
+        return share / options.of_process(case)
 
     def _prepare(self, case: Case) -> Task:
         """Write every byte once, buffered, and sync it."""

@@ -130,7 +130,7 @@ def _timed(chunk: Chunk | None, task: Task, schedule: Schedule) -> Chunk | None:
         return None
     ops = chunk.ops.copy()
     first = ops[:: len(calls(task))]
-    first["time"] = schedule.times(first["stream"])
+    first["time"] = schedule.next(len(first))
     return replace(chunk, ops=ops)
 
 

@@ -39,6 +39,7 @@ from fsmatrix.suite.workloads.streams.ahead import prefetch
 from fsmatrix.suite.workloads.streams.arrivals import Arrivals, Schedule
 
 CHUNK_OPS = 1 << 15
+PACED_OPS = 1 << 14  # in an open loop: what is due between two chunks waits some 100 us
 SHARED = "data"
 
 
@@ -174,16 +175,39 @@ def paced(task: Task, arrivals: Arrivals, place: Place) -> CountingChunks:
     part = part_of(task, owner, place.ranks)
     key = mix(place.seed, place.rank, salt(task.step))
     schedule = Schedule(arrivals, place, task.step)
+    data = _data(task, part, place.threads, key)
+    first = [next(data, None)]  # made before the clock runs, as in a closed loop
     outcome = np.zeros(1, dtype=OUTCOME)
     stop = yield replace(_opening(task, owner), outcomes=outcome)
     schedule.opened(int(outcome["start"][0] + outcome["duration"][0]))
-    data = _data(task, part, place.threads, key, schedule)
+
+    def make() -> Chunk | None:
+        chunk = first.pop() if first else next(data, None)
+        return None if chunk is None else _timed(chunk, task, schedule)
+
     with prefetch(place) as helper:
-        for chunk in helper.each(lambda: next(data, None)):
+        for chunk in helper.each(make):
             if stop or (stop := (yield chunk)):
                 break
     yield _closing(task)
     return schedule.tallies(endless=task.endless)
+
+
+def _timed(chunk: Chunk, task: Task, schedule: Schedule) -> Chunk | None:
+    """The chunk with its reads and writes due at their times; None after the end of endless ones.
+
+    A sync of one write follows it without a time of its own, and is left out with it.
+    """
+    if task.endless and schedule.over:
+        return None
+    ops = chunk.ops
+    data = (ops["kind"] == Kind.READ) | (ops["kind"] == Kind.WRITE)
+    ops["time"][data] = schedule.next(int(np.count_nonzero(data)))
+    late = ops["time"] >= schedule.until
+    if not task.endless or not late.any():
+        return chunk
+    late[1:] |= late[:-1] & ~data[1:]
+    return replace(chunk, ops=ops[~late])
 
 
 def _opening(task: Task, owner: int) -> Chunk:
@@ -202,16 +226,12 @@ def _closing(task: Task) -> Chunk:
     return Chunk(_of_file(kinds))
 
 
-def _data(
-    task: Task, part: Part, threads: int, key: int, schedule: Schedule | None = None
-) -> Iterator[Chunk]:
-    """Chunks of data operations: one pass, or pass after pass if endless.
-
-    With a schedule each is due at a time, and endless ones end with it.
-    """
+def _data(task: Task, part: Part, threads: int, key: int) -> Iterator[Chunk]:
+    """Chunks of data operations: one pass, or pass after pass if endless."""
     per_pass = part.operations
     each = task.fsync == "per-write" and task.operation != "read"
-    template = np.zeros(CHUNK_OPS // 2 if each else CHUNK_OPS, dtype=OP)
+    size = CHUNK_OPS if task.arrivals is None else PACED_OPS
+    template = np.zeros(size // 2 if each else size, dtype=OP)
     template["kind"] = Kind.READ if task.operation == "read" else Kind.WRITE
     if task.operation == "read" and task.verify:
         template["flags"] = Flag.VERIFY
@@ -223,14 +243,8 @@ def _data(
         if between or not task.endless:
             count = min(count, per_pass - position % per_pass)
         ops = _operations(task, part, threads, key, position, _copy(template[:count]))
-        if schedule is not None:
-            ops["time"] = schedule.times(ops["stream"])
-            late = ops["time"] >= schedule.until
-            ops = ops[~late] if task.endless and late.any() else ops
         yield Chunk(_synced(ops) if each else ops)
         position += count
-        if schedule is not None and task.endless and schedule.over:
-            return
         if between and position % per_pass == 0:
             yield Chunk(_of_file(between))
 
