@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
 from fsmatrix.analysis.data.columns import coded, combined
@@ -12,22 +13,32 @@ NEEDED = ("offered_rate", "achieved_rate", "unplayed", "case_id", "phase", "late
 LATENCIES = ("mean", "min", "max", "p50", "p95", "p99", "p99_9", "of")  # the histogram stays
 
 
-def without_saturated(ds: xr.Dataset) -> xr.Dataset:
-    """The campaign without latencies of a phase that was saturated in any run of its case.
+def saturated_points(ds: xr.Dataset) -> npt.NDArray[np.bool_]:
+    """Rows [run] of phases that were saturated in any run of their case.
 
-    A saturated run has none in the file.  Those of the others would be of the lucky ones only.
-    The variables are read only where some run was saturated.
+    Other variables are read only where there are some.
     """
-    if any(name not in ds.variables for name in NEEDED) or not ds.sizes.get("run"):
-        return ds
+    none = np.zeros(ds.sizes.get("run", 0), dtype=bool)
+    if any(name not in ds.variables for name in NEEDED):
+        return none
     offered, achieved, unplayed = (ds.variables[name].values for name in NEEDED[:3])
     with np.errstate(invalid="ignore"):
         saturated = (achieved < ENOUGH * offered) | (unplayed > 0)
     if not saturated.any():
-        return ds
+        return none
     codes = [coded(ds.variables[name].values)[1] for name in ("case_id", "phase")]
     point = combined(codes, saturated.size)[1]
-    concerned = np.isin(point, point[saturated])
+    return np.isin(point, point[saturated])
+
+
+def without_saturated(ds: xr.Dataset) -> xr.Dataset:
+    """The campaign without latencies of saturated points.
+
+    A saturated run has none in the file.  Those of the others would be of the lucky ones only.
+    """
+    concerned = saturated_points(ds)
+    if not concerned.any():
+        return ds
     columns = {}
     for name in (f"latency_{part}" for part in LATENCIES):
         values = ds.variables[name].values.copy()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.results.evidence.lhcb import Analysed, Selection
+from fsmatrix.results.evidence.openloop import OpenLoop
 from fsmatrix.results.evidence.replay import CapturedKind, IssueError, PlayedKind
 from fsmatrix.results.evidence.target import DURABLE
 from fsmatrix.results.record import Latency, Phase, RunRecord
@@ -121,6 +122,13 @@ def series(values: Any, **changes: Any) -> RunRecord:
 
 def stonewalled(**changes: Any) -> RunRecord:
     return record(phase(facts={"stonewall_seconds": 2.0}, **changes))
+
+
+def paced(**changes: Any) -> RunRecord:
+    """An open loop of 10,000 operations that kept up."""
+    given = {"rate": 1000.0, "arrivals": "constant", "seconds": 10.0, "due": 10_000}
+    loop = OpenLoop(**{**given, "backlog": 0, "unplayed": 0, **changes})
+    return record(phase(facts={"open_loop": loop.document()}))
 
 
 def of_links(speed: int) -> dict[str, Any]:
