@@ -23,6 +23,7 @@ from fsmatrix.backends.player.base import Player, PlayerOptions
 from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.player.result import PlayerResult
+from fsmatrix.results.histogram import upper_edges
 from tests.backends.playing import chunk, op
 
 pytestmark = pytest.mark.needs("c player")
@@ -266,7 +267,8 @@ def test_what_completes_while_an_operation_is_waited_for_is_reaped_in_time(tmp_p
     result = one.result()
     one.close()
     assert result.counts[Kind.WRITE].sum() == 5
-    assert result.min_ns[Kind.WRITE] < gap  # of one of them; nobody asked for any before the end
+    # the last one is reaped at once in any case
+    assert result.counts[Kind.WRITE][upper_edges() < gap].sum() >= 2
 
 
 def test_closing_with_operations_in_flight(tmp_path: Path) -> None:
