@@ -168,8 +168,8 @@ def ended_early(record: RunRecord) -> Iterator[Remark]:
     """
     for phase in record.phases:
         limit = phase.facts.get("stonewall_seconds")
-        if operations(phase) == 0:
-            continue  # there `idle-workers` speaks
+        if operations(phase) == 0 or open_loop(phase.facts):
+            continue  # there `idle-workers` speaks, or the last operation was due before
         seconds = float(np.max(phase.end, initial=0.0, where=np.isfinite(phase.end)))
         if isinstance(limit, int | float) and limit and seconds < ENDED_EARLY * limit:
             message = f"the data ended after {seconds:.3g} s of the fixed {limit:g} s"

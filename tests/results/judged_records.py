@@ -124,11 +124,12 @@ def stonewalled(**changes: Any) -> RunRecord:
     return record(phase(facts={"stonewall_seconds": 2.0}, **changes))
 
 
-def paced(**changes: Any) -> RunRecord:
-    """An open loop of 10,000 operations that kept up."""
-    given = {"rate": 1000.0, "arrivals": "constant", "seconds": 10.0, "due": 10_000}
-    loop = OpenLoop(**{**given, "backlog": 0, "unplayed": 0, **changes})
-    return record(phase(facts={"open_loop": loop.document()}))
+def paced(backlog: int = 0, unplayed: int = 0, **facts: float) -> RunRecord:
+    """An open loop of 10,000 operations."""
+    loop = OpenLoop(
+        rate=1000, arrivals="constant", seconds=10.0, due=10_000, backlog=backlog, unplayed=unplayed
+    )
+    return record(phase(facts={"open_loop": loop.document(), **facts}))
 
 
 def of_links(speed: int) -> dict[str, Any]:

@@ -166,6 +166,7 @@ TRIALS = OF_STORAGE | {
         [
             lambda: record(phase(facts={"stonewall_seconds": 2.0})),
             lambda: record(phase(start=np.full(4, 0.2), facts={"stonewall_seconds": 2.0})),
+            lambda: paced(stonewall_seconds=3.0),
         ],
     ),
     "cpu-saturated": Trial(
