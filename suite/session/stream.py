@@ -304,14 +304,12 @@ class Source:
     That time counts between operations only: not before the first, nor for what follows the last.
 
     `wear_out`: what is left of a chunk may be played later, so that it cannot have outcomes.
-    `paced`: of an open loop.
     """
 
     generator: Chunks | CountingChunks
     wear_out: bool = False
-    paced: bool = False
     spent_ns: int = 0
-    due: int = 0  # paced: operations with a time in the chunks that were taken
+    due: int = 0  # operations with a time in the chunks that were taken (Chunk.due)
     tallies: Tallies | None = None  # when it has ended
     _next: Chunk | None = None
     _over: bool = False
@@ -329,7 +327,7 @@ class Source:
             if self._began:
                 self.spent_ns += time.monotonic_ns() - begin
             self._began = self._began or len(chunk.ops) > 0
-            self.due += _due(chunk) if self.paced else 0
+            self.due += chunk.due
         return chunk
 
     def stop(self) -> Chunk | None:
@@ -481,7 +479,7 @@ def run_stream(
         if stream.shared_queue:
             place = replace(place, turn=shared.enter_context(taking_turns(place.node, comm)))
         generator = getattr(importlib.import_module(module), function)(stream.params, place)
-        source = Source(generator, stream.wear_out > 0, stream.arrivals_end > 0)
+        source = Source(generator, stream.wear_out > 0)
         source.peek()
         player = open_together(playing, root, place.threads, comm)
         try:

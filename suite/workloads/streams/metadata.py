@@ -131,7 +131,7 @@ def _timed(chunk: Chunk | None, task: Task, schedule: Schedule) -> Chunk | None:
     ops = chunk.ops.copy()
     first = ops[:: len(calls(task))]
     first["time"] = schedule.next(len(first))
-    return replace(chunk, ops=ops)
+    return replace(chunk, ops=ops, due=len(first))
 
 
 def _tree(task: Task, place: Place) -> Iterator[Chunk]:

@@ -202,12 +202,15 @@ def _timed(chunk: Chunk, task: Task, schedule: Schedule) -> Chunk | None:
         return None
     ops = chunk.ops
     data = (ops["kind"] == Kind.READ) | (ops["kind"] == Kind.WRITE)
-    ops["time"][data] = schedule.next(int(np.count_nonzero(data)))
-    late = ops["time"] >= schedule.until
-    if not task.endless or not late.any():
-        return chunk
-    late[1:] |= late[:-1] & ~data[1:]
-    return replace(chunk, ops=ops[~late])
+    times = schedule.next(int(np.count_nonzero(data)))
+    ops["time"][data] = times
+    due = len(times)
+    if task.endless and due and times[-1] >= schedule.until:
+        due = int(np.searchsorted(times, schedule.until))
+        late = ops["time"] >= schedule.until
+        late[1:] |= late[:-1] & ~data[1:]
+        ops = ops[~late]
+    return replace(chunk, ops=ops, due=due)
 
 
 def _opening(task: Task, owner: int) -> Chunk:

@@ -168,7 +168,7 @@ def noting(chunks: CountingChunks, times: list[Times]) -> CountingChunks:
 def heard(player: Player, chunks: Any, stream: Stream, origin: int) -> Heard:
     """Play as a session does."""
     times: list[Times] = []
-    source = Source(noting(chunks, times), paced=True)
+    source = Source(noting(chunks, times))
     source.peek()
     player.begin(origin)
     try:
@@ -402,7 +402,7 @@ def pausing(pause: int) -> Iterator[Chunk]:
     for first in (0, 10):
         ops = ops.copy()
         ops["time"] = (np.arange(first, first + 10) + 1) * 5 * MS
-        yield Chunk(ops)
+        yield Chunk(ops, due=10)
         time.sleep(pause / S)
 
 
