@@ -1,16 +1,17 @@
 """Open loops in real time: when operations are issued, and latencies beside queueing theory.
 
-    taskset -c 1 python -P bench/rate.py [--dir D] [--seconds 5] [--only WHAT ...] [--json]
+    python -P bench/rate.py [--dir D] [--seconds 5] [--only WHAT ...] [--json]
 
 issue    4 KiB reads at random offsets of a file in the page cache, at half the rate of the closed
          loop: the share issued within 100 us of their time, at least 0.999, and the achieved by
-         the offered rate, within 0.1 %.  At 1000 a second too, where each is waited for asleep.
+         the offered rate, within 0.1 %.  Also at 50,000 and 1000 a second; asleep between these.
 theory   Reads that take 50 us each (served.c), 14,000 a second: percentiles of latency beside those
-         of D/D/1 and M/D/1, and beside twice the sampling error of those.
+         of D/D/1 and M/D/1, and beside three times the sampling error of those.
 stall    The same, and one takes 200 ms: how many were late by half of it or more, beside what
          follows from the rates.
 
-Needs a C compiler and idle processors: on busy ones the figures are of the others' work.
+Needs a C compiler and idle processors: on busy ones the figures are of the others' work, but for
+short times of a real-time policy (chrt -f 5 python -P bench/rate.py --seconds 0.8).
 Status 1 if a bound is not kept.
 """
 
@@ -48,6 +49,7 @@ PLACE = Place(rank=0, ranks=1, node=0, nodes=1, threads=1, seed=1)
 SOON_NS = 100_000
 SERVICE_NS, SERVED_RATE = 50_000, 14_000  # theory, stall
 STALL_NS = 200_000_000
+PAUSE = 0.6  # s before each: the kernel stops a real-time process that leaves none
 Row = dict[str, Any]
 Floats = npt.NDArray[np.float64]
 
@@ -106,6 +108,7 @@ def task_of(rate: float, poisson: bool, seconds: float) -> pattern.Task:
 
 def open_loop(driver: Any, root: Path, rate: float, poisson: bool, seconds: float) -> Told:
     """Play all that is due, asking what becomes of each operation."""
+    time.sleep(PAUSE)
     chunks = pattern.generate(task_of(rate, poisson, seconds).document(), PLACE)
     chunk, parts = next(chunks), []
     room = np.full(int(rate * seconds * 1.2) + 1000, 0, OUTCOME)  # its pages are there already
@@ -170,7 +173,7 @@ def issue(root: Path, seconds: float) -> list[Row]:
     fastest(root, 0.2)
     most = fastest(root, seconds / 5)
     rows = [row("closed loop, reads/s", f"{most:,.0f}", "beside", True)]
-    for rate in (most / 2, 1000.0):
+    for rate in (most / 2, 50_000.0, 1000.0):
         for poisson in (False, True):
             told = open_loop("posix", root, rate, poisson, seconds)
             name = f"{'poisson' if poisson else 'constant'}, {rate:,.0f}/s"
@@ -206,7 +209,7 @@ def theory(root: Path, seconds: float) -> list[Row]:
         for q in (0.5, 0.9, 0.99):
             right = quantile(q, load, SERVICE_NS) if poisson else SERVICE_NS
             found = float(np.quantile(told.latency, q))
-            allowed = max(2 * error_of(told.latency, q), 2_000)  # ns; clock reads and dispatch
+            allowed = max(3 * error_of(told.latency, q), 2_000)  # ns; clock reads and dispatch
             rows.append(
                 row(
                     f"{'M' if poisson else 'D'}/D/1, load {load:g}: {100 * q:g} % below, us",
@@ -227,8 +230,10 @@ def error_of(latency: Floats, q: float, batches: int = 20) -> float:
 def stall(root: Path, seconds: float) -> list[Row]:
     """One read of 200 ms: what was due meanwhile, and until the queue is empty again, is late."""
     os.environ["SERVED_NS"] = str(SERVICE_NS)
-    os.environ["SERVED_STALL_AT"] = str(SIZE * 4711)
     seconds = min(seconds, FILE_BYTES / SIZE / SERVED_RATE)  # each block is read once at most
+    chunks = pattern.generate(task_of(SERVED_RATE, False, seconds).document(), PLACE)
+    next(chunks)
+    os.environ["SERVED_STALL_AT"] = str(next(chunks).ops["offset"][1000])
     told = open_loop(served(root), root, SERVED_RATE, False, seconds)
     rest = STALL_NS / 2  # of the stall, when an operation is late by more than half of it
     gap = 1e9 / SERVED_RATE

@@ -39,7 +39,10 @@ from fsmatrix.suite.workloads.streams.ahead import prefetch
 from fsmatrix.suite.workloads.streams.arrivals import Arrivals, Schedule
 
 CHUNK_OPS = 1 << 15
-PACED_OPS = 1 << 14  # in an open loop: what is due between two chunks waits some 100 us
+# in an open loop what is due between two chunks waits some 200 us: these are to be rare, and where
+# no CPU is free to prepare the next one, short
+PACED_OPS = (1 << 12, 1 << 16)
+PACED_SECONDS = 0.5
 SHARED = "data"
 
 
@@ -233,7 +236,9 @@ def _data(task: Task, part: Part, threads: int, key: int) -> Iterator[Chunk]:
     """Chunks of data operations: one pass, or pass after pass if endless."""
     per_pass = part.operations
     each = task.fsync == "per-write" and task.operation != "read"
-    size = CHUNK_OPS if task.arrivals is None else PACED_OPS
+    size = CHUNK_OPS
+    if task.arrivals is not None:
+        size = min(max(round(PACED_SECONDS * task.arrivals.rate), PACED_OPS[0]), PACED_OPS[1])
     template = np.zeros(size // 2 if each else size, dtype=OP)
     template["kind"] = Kind.READ if task.operation == "read" else Kind.WRITE
     if task.operation == "read" and task.verify:
