@@ -17,6 +17,7 @@ from fsmatrix.analysis.data.cells import values_of
 from fsmatrix.analysis.data.columns import Codes, Mask, coded, combined
 from fsmatrix.analysis.data.doubts import audits_of
 from fsmatrix.analysis.data.load import Rows, join, rows, runs_of
+from fsmatrix.analysis.data.saturation import saturated_points
 from fsmatrix.analysis.data.study import why_no_value
 from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
 from fsmatrix.analysis.units import (
@@ -83,6 +84,7 @@ class Table:
     order: npt.NDArray[np.float64]  # rises with time
     failed: Mapping[str, int]  # side -> runs
     invalid: Mapping[str, int]
+    saturated: Mapping[str, int]  # of these latencies of open loops do not count
     valueless: Mapping[str, str]  # side without a row that counts -> why
 
     def metric(self, name: str, places: Sequence[int] | None = None) -> Metric:
@@ -154,6 +156,7 @@ def table(
         order=_order(data)[index],
         failed=_counted(data, failed, sides),
         invalid=_counted(data, invalid, sides),
+        saturated=_counted(data, kept & np.isnan(values) & saturated_points(ds), sides),
         valueless={
             str(sides.levels[code]): why_no_value(ds, kept & (sides.codes == code))
             for code in np.setdiff1d(sides.codes[kept], sides.codes[index])

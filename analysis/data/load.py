@@ -25,6 +25,7 @@ from fsmatrix.analysis.data.reading import (
     loaded,
     read_variables,
 )
+from fsmatrix.analysis.data.saturation import without_saturated
 from fsmatrix.analysis.steps import step
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.files.campaign import campaignread
@@ -211,7 +212,7 @@ def _opened(given: str | Path, lazy: bool | None) -> xr.Dataset:
     try:
         opened_file = campaignread.opened(file, follow=not folder)
         large = max(opened_file.size, opened_file.unpacked) > LARGE
-        ds = _upgraded(read_variables(opened_file.file))
+        ds = without_saturated(_upgraded(read_variables(opened_file.file)))
         ds = ds if (large if lazy is None else lazy) else loaded(ds)
         ds.encoding["source"] = str(file)
         return ds

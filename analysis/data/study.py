@@ -37,6 +37,7 @@ from fsmatrix.analysis.stats.estimates.intervals import Ratio, ratio
 from fsmatrix.analysis.stats.estimates.medians import LEVEL
 from fsmatrix.analysis.stats.estimates.runs import runs
 from fsmatrix.analysis.units import METRICS, OWN, Level, Metric, Unit, metric_of
+from fsmatrix.results.evidence.openloop import SATURATED
 from fsmatrix.results.units import plural
 
 # Why runs gave no value: how many failed and of what, are invalid by which audit, or lack it.
@@ -65,12 +66,15 @@ def why_no_value(ds: xr.Dataset, among: Mask) -> str:
     if invalid.any():
         where = np.flatnonzero(invalid)
         audits_by_row = audits_of(ds, where, np.zeros(where.size, dtype=np.int64), ("invalid",))
-        audits = ", ".join(sorted(audits_by_row.get(0, ())))
+        names = ", ".join(sorted(audits_by_row.get(0, ())))
         be = "is" if number(invalid) == 1 else "are"
-        why = f" ({audits})" if audits else ""
+        why = f" ({names})" if names else ""
         sentences.append(f"{plural(number(invalid), 'run')} {be} invalid{why}")
     if rest.any():
-        sentences.append(f"{plural(number(rest), 'run')} ended well without it")
+        where = np.flatnonzero(rest)
+        audits = audits_of(ds, where, np.zeros(where.size, dtype=np.int64)).get(0, ())
+        why = f" ({SATURATED}: no latency counts)" if SATURATED in audits else ""
+        sentences.append(f"{plural(number(rest), 'run')} ended well without it{why}")
     return "; ".join(sentences) or "there is no run of it"
 
 

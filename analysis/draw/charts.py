@@ -24,6 +24,7 @@ from fsmatrix.analysis.draw.panels import (
     x_levels,
 )
 from fsmatrix.analysis.units import MARKS, METRICS, Metric, level_text
+from fsmatrix.results.evidence.openloop import SATURATED
 from fsmatrix.results.evidence.values import Json
 
 # Okabe and Ito's palette (colour-blind safe) without black, then three of Paul Tol's
@@ -223,7 +224,9 @@ def why_absent(cell: Cell, metric: str) -> str:
     if cell.metrics[metric].runs:
         return ""
     if cell.runs:
-        return TOO_FEW if "latency" in metric else NOT_MEASURED
+        if "latency" not in metric:
+            return NOT_MEASURED
+        return SATURATED if SATURATED in cell.findings else TOO_FEW
     return "invalid" if cell.invalid else "failed"
 
 
@@ -276,6 +279,8 @@ def _remarks(cells: Sequence[Cell], page: Page, empty: Sequence[Key]) -> tuple[s
         lines.append(f"Without a value and not drawn: {names} ({why}).")
     if page.group.cluster.explanation:
         lines.append(page.group.cluster.explanation)
+    if SATURATED in reasons:
+        lines.append("saturated: the offered rate was not reached, so that no latency counts.")
     if TOO_FEW in reasons:
         lines.append("A percentile q is shown only with at least 10/(1-q) operations in a run.")
     return tuple(lines)

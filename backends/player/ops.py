@@ -196,6 +196,7 @@ class Chunk:
     first: int = 0
     outcomes: npt.NDArray[Any] | None = None  # dtype OUTCOME, [operation]
     batch: int = 0  # operations
+    due: int = 0  # operations that have a time, where the generator counts them (open loops)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fsmatrix.results.audits.base import Audit, Remark, window
+from fsmatrix.results.evidence.openloop import SATURATED, open_loop
 from fsmatrix.results.record import Floats, Phase, RunRecord, Severity, operations
 
 SHORTEST_WINDOW = 0.25  # s: below, start-up, one scheduling delay or one flush decides
@@ -167,8 +168,8 @@ def ended_early(record: RunRecord) -> Iterator[Remark]:
     """
     for phase in record.phases:
         limit = phase.facts.get("stonewall_seconds")
-        if operations(phase) == 0:
-            continue  # there `idle-workers` speaks
+        if operations(phase) == 0 or open_loop(phase.facts):
+            continue  # there `idle-workers` speaks, or the last operation was due before
         seconds = float(np.max(phase.end, initial=0.0, where=np.isfinite(phase.end)))
         if isinstance(limit, int | float) and limit and seconds < ENDED_EARLY * limit:
             message = f"the data ended after {seconds:.3g} s of the fixed {limit:g} s"
@@ -176,7 +177,30 @@ def ended_early(record: RunRecord) -> Iterator[Remark]:
             yield "info", phase.name, message, evidence
 
 
+def saturated(record: RunRecord) -> Iterator[Remark]:
+    """Open loop: the system did not follow the rate, so that what was due waited ever longer."""
+    for phase in record.phases:
+        loop = open_loop(phase.facts)
+        if loop is None or not loop.saturated:
+            continue
+        left_out = f", and {loop.unplayed} were never begun" if loop.unplayed else ""
+        message = (
+            f"{loop.achieved:.4g} of {loop.offered:.4g} operations per second were begun in time: "
+            f"{loop.backlog} of {loop.due} were waiting at the end of {loop.seconds:.3g} s"
+            f"{left_out}; no latency of it counts"
+        )
+        evidence = loop.document() | {"offered": loop.offered, "achieved": loop.achieved}
+        yield "warning", phase.name, message, evidence
+
+
 AUDITS = (
+    Audit(
+        SATURATED,
+        1,
+        "phase",
+        saturated,
+        "its rate is what the system can do; for latencies offer less, or more threads or depth",
+    ),
     Audit("too-short", 2, "phase", too_short, "give it more work, or a fixed time"),
     Audit(
         "not-stationary",

@@ -75,6 +75,9 @@ class Stream(Stored):
     max_op_bytes: int = 1 << 20
     seconds: float = 0.0  # fixed time (stonewall); 0 = fixed work
     wear_out: float = 0.0  # fixed time: bound of the wear-out, seconds; 0 = none
+    # open loop: when what is due and has not begun is counted, seconds after the start; 0 = closed.
+    # What is late then is played too; with `seconds`, which is later, until that time
+    arrivals_end: float = 0.0
     verify: bool = False
     fill_ratio: float = 0.0  # compressible share of the data written
     generation: int = 0  # which overwrite generation is written or expected

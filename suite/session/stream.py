@@ -16,10 +16,11 @@ from fsmatrix.backends.player.base import Player
 from fsmatrix.backends.player.ops import Chunk, Chunks, CountingChunks, Place, Tallies
 from fsmatrix.backends.player.player import wait_until
 from fsmatrix.backends.player.result import Latencies, PlayerResult, fold, no_latencies
+from fsmatrix.results.evidence.openloop import BEGUN, PLAYED
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.histogram import sparse
 from fsmatrix.suite.session.comm import Comm
-from fsmatrix.suite.session.messages import Merged, OperationError, Playing, StepCommand
+from fsmatrix.suite.session.messages import Merged, OperationError, Playing, StepCommand, Stream
 from fsmatrix.suite.session.players.connecting import last_words, leave, open_together
 from fsmatrix.suite.session.players.subprocess_player import taking_turns
 from fsmatrix.suite.session.wire import Arrays, telling
@@ -308,6 +309,7 @@ class Source:
     generator: Chunks | CountingChunks
     wear_out: bool = False
     spent_ns: int = 0
+    due: int = 0  # operations with a time in the chunks that were taken (Chunk.due)
     tallies: Tallies | None = None  # when it has ended
     _next: Chunk | None = None
     _over: bool = False
@@ -325,6 +327,7 @@ class Source:
             if self._began:
                 self.spent_ns += time.monotonic_ns() - begin
             self._began = self._began or len(chunk.ops) > 0
+            self.due += chunk.due
         return chunk
 
     def stop(self) -> Chunk | None:
@@ -346,6 +349,11 @@ class Source:
         return chunk
 
 
+def _due(chunk: Chunk | None) -> int:
+    """Operations that have a time."""
+    return 0 if chunk is None else int(np.count_nonzero(chunk.ops["time"]))
+
+
 @dataclass
 class Played:
     """What a rank did besides what its player counted."""
@@ -354,6 +362,7 @@ class Played:
     executed: int = 0
     stopped: bool = False  # the time was over before the data was
     facts: JsonObject = field(default_factory=dict)
+    tallies: Tallies = field(default_factory=dict)
 
 
 def play(
@@ -393,6 +402,27 @@ def play(
         "worn_out_to": most if wear_out else None,
         "reached": progress.executed,
     }
+    _close(player, source, rest, progress)
+    return progress
+
+
+def play_paced(player: Player, source: Source, stream: Stream, origin_ns: int) -> Played:
+    """Play an open loop: no operation is left out for being late, but after `stream.seconds`."""
+    progress = Played(stream.stop_on_error)
+    end, limit = (origin_ns + int(moment * 1e9) for moment in (stream.arrivals_end, stream.seconds))
+    rest = _until(player, source, end, None, progress)
+    begun = source.due - _due(rest)
+    if rest is not None:
+        rest = _until(player, source, limit if stream.seconds else 0, None, progress, rest)
+    progress.tallies = {BEGUN: begun, PLAYED: source.due - _due(rest)}
+    if stream.seconds:
+        progress.facts = {"stonewall_seconds": stream.arrivals_end}
+    _close(player, source, rest, progress)
+    return progress
+
+
+def _close(player: Player, source: Source, rest: Chunk | None, progress: Played) -> None:
+    """Play what closes the files; `rest`: what is left of the last chunk."""
     player.stop_at(0)
     if progress.stopped and progress.executed:  # else nothing was opened that could be closed
         # a stream that has nothing more to say was stopped inside its closing chunk
@@ -401,7 +431,6 @@ def play(
             player.play(tail)
             tail = source.take()
     player.drain()
-    return progress
 
 
 def _until(
@@ -459,14 +488,18 @@ def run_stream(
             player.begin(origin)
             wait_until(origin, 0 if command.oversubscribed else 200_000)
             with telling(command.progress, comm.rank, player.completed):
-                progress = play(
-                    player,
-                    source,
-                    stream.seconds,
-                    stream.wear_out,
-                    origin,
-                    comm,
-                    stop_on_error=stream.stop_on_error,
+                progress = (
+                    play_paced(player, source, stream, origin)
+                    if stream.arrivals_end
+                    else play(
+                        player,
+                        source,
+                        stream.seconds,
+                        stream.wear_out,
+                        origin,
+                        comm,
+                        stop_on_error=stream.stop_on_error,
+                    )
                 )
             comm.sleeping_barrier()
             result = player.result()
@@ -475,7 +508,7 @@ def run_stream(
             player.close()
     printed = last_words(player, comm)
     merged, arrays = reduced(comm, result, source.spent_ns, origin, offset)
-    tallies = put_together(source.tallies, comm)
+    tallies = put_together({**(source.tallies or {}), **progress.tallies}, comm)
     if merged is None:
         return None, arrays
     facts = {**progress.facts, "clock": result.clock}

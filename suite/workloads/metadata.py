@@ -20,6 +20,7 @@ from fsmatrix.results.record import Case
 from fsmatrix.results.units import Size, format_size
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Footprint, Output, Step, Stream, Workload, WorkloadOptions
+from fsmatrix.suite.workloads.openloop import OpenLoopOptions, paced, told
 from fsmatrix.suite.workloads.streams import metadata as streams
 from fsmatrix.suite.workloads.streams.metadata import Task
 
@@ -36,7 +37,7 @@ MOST_DIRECTORIES = 1_000_000
 Count = Annotated[int, Field(ge=0, le=10**12)]
 
 
-class MetadataOptions(WorkloadOptions):
+class MetadataOptions(OpenLoopOptions):
     """What is made, looked at and removed, and where.  Sizes in bytes."""
 
     files_per_process: Count = 10_000
@@ -109,9 +110,9 @@ class Metadata(Workload):
         parents = [] if not self.options.unique_dir else [self._root()]
         setup = [*parents, self._setup("tree")]
         setup += [self._setup(phase) for phase in self._missing()]
-        return setup + [self._timed(phase) for phase in self.options.timed]
+        return setup + [self._timed(case, phase) for phase in self.options.timed]
 
-    def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:  # noqa: ARG002
+    def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
         """The session's phases; operations count items, their number of calls is a fact."""
         names = {STEP_NAMES.get(phase, phase): phase for phase in self.options.timed}
         phases = []
@@ -128,7 +129,7 @@ class Metadata(Workload):
                     facts={**phase.facts, **facts},
                 )
             )
-        return Parsed(phases=tuple(phases))
+        return told(Parsed(phases=tuple(phases)), case, self.options)
 
     def refusal(self, case: Case) -> str:
         """Why this case cannot be run (empty: it can)."""
@@ -143,6 +144,9 @@ class Metadata(Workload):
                     f"{options.items(phase)} items of phase {phase} per process leave some of "
                     f"{geometry.threads} threads without any work"
                 )
+        for phase in options.timed:
+            if text := options.misfit_of_rate(case, self._arrival_seconds(case, phase)):
+                return text
         if options.unique_dir and options.tree * geometry.processes > MOST_DIRECTORIES * 10:
             return (
                 f"unique_dir: {geometry.processes} trees of {options.tree} directories are more "
@@ -166,6 +170,7 @@ class Metadata(Workload):
             space=files * options.write_bytes,
             written=files * options.write_bytes,
             files=files + dirs + trees,
+            seconds=sum(self._arrival_seconds(case, phase) for phase in options.timed) or None,
             kinds=frozenset(kinds),
         )
 
@@ -213,8 +218,15 @@ class Metadata(Workload):
         task = Task(phase="tree", items=0)
         return Step("make-root", "rank", "setup", self._stream(task))
 
-    def _timed(self, phase: str) -> Step:
-        stream = self._stream(self._task(phase), metadata=True)
+    def _arrival_seconds(self, case: Case, phase: str) -> float:
+        """How long the items of a phase are due at a rate; 0 without one."""
+        rate = self.options.of_process(case)
+        return self.options.items(phase) / rate if rate else 0.0
+
+    def _timed(self, case: Case, phase: str) -> Step:
+        arrivals = self.options.arrivals_of(case, self._arrival_seconds(case, phase))
+        task = replace(self._task(phase), arrivals=arrivals)
+        stream = paced(self._stream(task, metadata=True), arrivals, endless=False)
         return Step(
             STEP_NAMES.get(phase, phase),
             "rank",

@@ -13,7 +13,7 @@ Writes of a later pass write the same content again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, ClassVar, Literal
@@ -22,10 +22,12 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fsmatrix.backends.access import Access, DeviceAccess
 from fsmatrix.backends.player.ops import MAX_OP_BYTES
+from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case
 from fsmatrix.results.units import Duration, PositiveSize, format_size
 from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.base import Footprint, Step, Stream, Workload, WorkloadOptions
+from fsmatrix.suite.workloads.base import Footprint, Output, Step, Stream, Workload, WorkloadOptions
+from fsmatrix.suite.workloads.openloop import OpenLoopOptions, paced, told
 from fsmatrix.suite.workloads.streams.pattern import Task, name_of, part_of, reads_of
 
 # Options of the workload `pattern`: what is read or written, in which order and pieces.
@@ -37,7 +39,7 @@ Depth = Annotated[int, Field(strict=True, ge=1, le=1024)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
-class PatternOptions(WorkloadOptions):
+class PatternOptions(OpenLoopOptions):
     """Sizes in bytes, times in seconds."""
 
     pattern: Literal[
@@ -83,6 +85,8 @@ class PatternOptions(WorkloadOptions):
             raise ValueError("seconds (more than 0) and fixed: time belong together")
         if self.wear_out and self.fixed != "time":
             raise ValueError("wear_out needs fixed: time")
+        if self.wear_out and self.rate is not None:
+            raise ValueError("wear_out: with a rate each process has its own operations to play")
         if self.direct and (problem := self.misaligned()):
             raise ValueError(problem)
         return self
@@ -149,6 +153,7 @@ class Pattern(Workload):
         timed = self._stream(task, self._generation)
         if options.fixed == "time":
             timed = replace(timed, seconds=options.seconds, wear_out=options.wear_out)
+        timed = paced(timed, task.arrivals, endless=task.endless)
         steps.append(
             Step(options.operation, "rank", "timed", timed, reads=options.into_files, files=files)
         )
@@ -161,16 +166,23 @@ class Pattern(Workload):
                 verify=True,
                 create=False,
                 shift=options.shift_reads,
+                arrivals=None,
             )
             stream = self._stream(check, self._generation)
             steps.append(Step("read-verify", "rank", "check", stream, reads=True, files=files))
         return steps
+
+    def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
+        """The phases that the session made, and what became of the rate."""
+        return told(super().parse(case, outputs), case, self.options)
 
     def refusal(self, case: Case) -> str:
         """Why this case cannot be run (empty: it can)."""
         for problem in (self._shift, self._division, self._repetition):
             if text := problem(case):
                 return text
+        if text := self.options.misfit_of_rate(case, self._arrival_seconds(case)):
+            return text
         return self.options.misaligned() if case.cache == "bypass" else ""
 
     def misfit(self, case: Case, access: str) -> str:
@@ -221,7 +233,7 @@ class Pattern(Workload):
             space=space,
             written=written,
             files=geometry.processes if options.layout == "file-per-process" else 1,
-            seconds=options.seconds if options.fixed == "time" else None,
+            seconds=self._arrival_seconds(case) or None,
             read=space * ((options.operation == "read") + options.verify),
             kinds=frozenset(kinds),
             depth=options.iodepth,
@@ -261,7 +273,18 @@ class Pattern(Workload):
             verify=options.verify,
             endless=timed,
             evict=timed and case.cache == "cold" and options.operation != "write",
+            arrivals=options.arrivals_of(case, self._arrival_seconds(case)),
         )
+
+    def _arrival_seconds(self, case: Case) -> float:
+        """The fixed time, or how long the work is due at a rate; 0 without both."""
+        options = self.options
+        if options.fixed == "time" or options.rate is None:
+            return options.seconds
+        share = -(-options.bytes // options.chunk)
+        if options.bytes_total is not None:
+            share = -(-share // case.geometry.processes)
+        return share / options.of_process(case)
 
     def _prepare(self, case: Case) -> Task:
         """Write every byte once, buffered, and sync it."""
@@ -277,6 +300,7 @@ class Pattern(Workload):
             verify=False,
             endless=False,
             evict=False,
+            arrivals=None,
             operation_bytes=max(self.options.chunk, MIB),
         )
 

@@ -50,6 +50,21 @@ BAD: dict[str, tuple[str, str, list[str]]] = {
     "unknown workload": ("workload: pattern", "workload: patern", ["did you mean", "pattern"]),
     "zero size": ("chunk: 64KiB", "chunk: 0", ["chunk"]),
     "negative size": ("chunk: 64KiB", "chunk: -4096", ["chunk"]),
+    "no rate": (
+        "chunk: 64KiB",
+        "chunk: 64KiB, rate: 0",
+        ["small.yaml:6", "rate", "greater than 0"],
+    ),
+    "negative rate": ("chunk: 64KiB", "chunk: 64KiB, rate: -5", ["rate", "greater than 0"]),
+    "a rate that is no number": ("chunk: 64KiB", "chunk: 64KiB, rate: max", ["rate", "number"]),
+    "a rate beyond all machines": ("chunk: 64KiB", "chunk: 64KiB, rate: 1e10", ["1000000000"]),
+    "a rate beyond the player": ("chunk: 64KiB", "chunk: 64KiB, rate: 1e8", ["at most 1e+07"]),
+    "arrivals without a rate": ("chunk: 64KiB", "chunk: 64KiB, arrivals: poisson", ["a rate"]),
+    "unknown arrivals": (
+        "chunk: 64KiB",
+        "chunk: 64KiB, rate: 5, arrivals: random",
+        ["constant", "poisson"],
+    ),
     "chunk beyond the file": ("chunk: 64KiB", "chunk: 2MiB", ["larger than the file"]),
     "factor of nothing": ("pattern: [seq-write]", "patern: [seq-write]", ["patern", "pattern"]),
     "too many cases": (

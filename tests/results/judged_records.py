@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.results.evidence.lhcb import Analysed, Selection
+from fsmatrix.results.evidence.openloop import OpenLoop
 from fsmatrix.results.evidence.replay import CapturedKind, IssueError, PlayedKind
 from fsmatrix.results.evidence.target import DURABLE
 from fsmatrix.results.record import Latency, Phase, RunRecord
@@ -121,6 +122,14 @@ def series(values: Any, **changes: Any) -> RunRecord:
 
 def stonewalled(**changes: Any) -> RunRecord:
     return record(phase(facts={"stonewall_seconds": 2.0}, **changes))
+
+
+def paced(backlog: int = 0, unplayed: int = 0, **facts: float) -> RunRecord:
+    """An open loop of 10,000 operations."""
+    loop = OpenLoop(
+        rate=1000, arrivals="constant", seconds=10.0, due=10_000, backlog=backlog, unplayed=unplayed
+    )
+    return record(phase(facts={"open_loop": loop.document(), **facts}))
 
 
 def of_links(speed: int) -> dict[str, Any]:

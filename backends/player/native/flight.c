@@ -130,6 +130,7 @@ static void reap(struct fsm_lane *lane, int wait)
             .status = completion->status, .buffer = flight->buffer};
         flight->busy = false;
         lane->in_flight--;
+        lane->stamps = completion->ticks != 0;
         count(lane, &ended);
     }
 }
@@ -190,7 +191,8 @@ static void *prepare_data(struct fsm_lane *lane, struct fsm_flight *flight)
                           op->offset, op->size);
 }
 
-/* Wait for the operation's time: false if the deadline comes first. */
+/* Wait for the operation's time: false if the deadline comes first.  What completes meanwhile is
+ * reaped at once if the driver does not tell when it did. */
 static bool paced(struct fsm_lane *lane, const struct fsm_op *op, uint64_t *intended)
 {
     *intended = 0;
@@ -199,6 +201,8 @@ static bool paced(struct fsm_lane *lane, const struct fsm_op *op, uint64_t *inte
     *intended = fsm_due(lane, lane->player->origin_ns, op->time);
     if (*intended >= lane->deadline)
         return false;
+    while (lane->in_flight && !lane->stamps && fsm_ticks(lane->player->tsc) < *intended)
+        reap(lane, 0);
     fsm_pace(lane, *intended);
     return true;
 }

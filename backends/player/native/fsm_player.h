@@ -78,6 +78,7 @@ struct fsm_lane {
     struct fsm_completion *completions;     /* [depth] */
     unsigned char *flight_memory;           /* all their buffers */
     uint32_t in_flight;
+    bool stamps; /* the driver's last completion told its time */
     unsigned index;
     bool started; /* its thread runs */
     pthread_t thread;

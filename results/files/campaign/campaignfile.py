@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 
 from fsmatrix.results import histogram, iterations
+from fsmatrix.results.evidence import openloop
 from fsmatrix.results.files.campaign import observed
 from fsmatrix.results.files.campaign.rows import Row, levels_of, rows_of
 from fsmatrix.results.files.campaign.usage import COLUMNS
@@ -33,7 +34,7 @@ from fsmatrix.results.record import RunRecord
 # The variables of the campaign file: names, types, units, meanings.  See docs/results.md.
 
 
-_RATES = COLUMNS | observed.COLUMNS | iterations.OWN_VARIABLES
+_RATES = COLUMNS | observed.COLUMNS | openloop.COLUMNS | iterations.OWN_VARIABLES
 # name -> (type, unit, meaning): variables [run]
 NUMBERS: dict[str, tuple[str, str, str]] = {
     "repetition": ("i8", "1", "repetition of the case"),

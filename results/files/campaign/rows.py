@@ -10,6 +10,7 @@ import numpy as np
 
 from fsmatrix.results import histogram, iterations
 from fsmatrix.results.evidence.lhcb import analysed
+from fsmatrix.results.evidence.openloop import open_loop
 from fsmatrix.results.evidence.replay import replayed
 from fsmatrix.results.files.campaign import observed, usage
 from fsmatrix.results.files.hdf5.schema import to_json
@@ -48,12 +49,8 @@ METADATA_PHASES = frozenset(
         "readdir",
     }
 )
-PERCENTILES = {
-    "latency_p50": 0.50,
-    "latency_p95": 0.95,
-    "latency_p99": 0.99,
-    "latency_p99_9": 0.999,
-}
+PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
+SERVICE = "/service"  # ends the kinds of service times of an open loop
 RUN_TEXTS = (
     "run_id",
     "case_id",
@@ -188,12 +185,18 @@ def worst(findings: Sequence[Finding]) -> str:
 def latency_kinds(phase: Phase) -> tuple[str, ...]:
     """The kinds of operation that the latency columns of this phase pool, sorted.
 
-    Kinds that count from another moment are never pooled with others, and only taken alone.
+    Kinds that count from another moment are never pooled with others, and only taken alone: in an
+    open loop those that count from when they were due.  None of one that is saturated.
     """
+    loop = open_loop(phase.facts)
+    if loop is not None and loop.saturated:
+        return ()
     kinds = sorted(
         kind
         for kind in phase.latency
-        if "/" not in kind and (kind != FSYNC or phase.name not in SYNCED)
+        if "/" not in kind
+        and (kind != FSYNC or phase.name not in SYNCED)
+        and (loop is None or kind + SERVICE in phase.latency)
     )
     if phase.name.split("-")[0] in METADATA_PHASES:
         return tuple(kinds)
@@ -204,6 +207,7 @@ def latency_kinds(phase: Phase) -> tuple[str, ...]:
 
 def _numbers(record: RunRecord, phase: Phase, kinds: Sequence[str]) -> dict[str, float]:
     io_window = window_of(phase)
+    loop = open_loop(phase.facts)
     total = float(phase.bytes.sum())
     return {
         "began": phase.began,
@@ -222,7 +226,9 @@ def _numbers(record: RunRecord, phase: Phase, kinds: Sequence[str]) -> dict[str,
         **{iterations.OWN + name: value for name, value in phase.summary.items()},
         **used(record, phase),
         **observed.of_phase(phase),
-        **_latencies(phase, kinds),
+        **_latencies(phase, kinds, "latency"),
+        **_latencies(phase, [kind for kind in phase.latency if kind.endswith(SERVICE)], "service"),
+        **(loop.columns() if loop is not None else {}),
     }
 
 
@@ -232,8 +238,11 @@ def used(record: RunRecord, phase: Phase) -> dict[str, float]:
     return {name: value for name, value in shares.items() if value == value}
 
 
-def _latencies(phase: Phase, kinds: Sequence[str]) -> dict[str, float]:
-    """Mean, extremes and percentiles (seconds) of the pooled kinds; empty without any."""
+def _latencies(phase: Phase, kinds: Sequence[str], name: str) -> dict[str, float]:
+    """Mean, extremes and percentiles (seconds) of the pooled kinds; empty without any.
+
+    `name`: begins those of the columns.
+    """
     pooled = [phase.latency[kind] for kind in kinds]
     counts: Integers = sum(
         (latency.counts for latency in pooled), np.zeros(histogram.BINS, np.int64)
@@ -241,9 +250,9 @@ def _latencies(phase: Phase, kinds: Sequence[str]) -> dict[str, float]:
     operations = int(counts.sum())
     if operations == 0:
         return {}
-    values = {name: histogram.percentile(counts, q) for name, q in PERCENTILES.items()}
+    values = {part: histogram.percentile(counts, q) for part, q in PERCENTILES.items()}
     used = [latency for latency in pooled if latency.counts.any()]
-    values["latency_mean"] = sum(latency.total for latency in used) / operations
-    values["latency_min"] = min(latency.minimum for latency in used)
-    values["latency_max"] = max(latency.maximum for latency in used)
-    return values
+    values["mean"] = sum(latency.total for latency in used) / operations
+    values["min"] = min(latency.minimum for latency in used)
+    values["max"] = max(latency.maximum for latency in used)
+    return {f"{name}_{part}": value for part, value in values.items()}

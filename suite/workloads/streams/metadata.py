@@ -10,17 +10,20 @@ memory does not grow with the number of items.  Item i of a chunk belongs to thr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fsmatrix.backends.player.ops import OP, Chunk, Chunks, Flag, Kind, Place
+from fsmatrix.backends.player.ops import OP, Chunk, Chunks, CountingChunks, Flag, Kind, Place
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.suite.workloads.streams.ahead import prefetch
+from fsmatrix.suite.workloads.streams.arrivals import Arrivals, Schedule
 from fsmatrix.suite.workloads.streams.pattern import owner_of
 
 CHUNK_OPS = 1 << 16
+PACED_OPS = 1 << 9  # of a chunk in an open loop: naming its files makes what is due wait
 OPERATION_BYTES = 1 << 20
 ROOT = "meta"
 DIGITS = 4
@@ -41,6 +44,7 @@ class Task(Stored):
     bytes: int = 0  # written or read in each file
     fsync: bool = False
     shift: str = "none"  # whose items: none (own), rank (the next rank's), node
+    arrivals: Arrivals | None = None  # open loop: when an item's first call is due
 
 
 def directories(depth: int, branching: int) -> int:
@@ -71,7 +75,7 @@ def calls(task: Task) -> list[tuple[Kind, int]]:
 
 def per_chunk(task: Task) -> int:
     """How many items one chunk works on."""
-    items = max(1, CHUNK_OPS // len(calls(task)))
+    items = max(1, (PACED_OPS if task.arrivals else CHUNK_OPS) // len(calls(task)))
     return items // 2 if task.phase == "rename" else items
 
 
@@ -92,9 +96,10 @@ def directory(task: Task, owner: int, number: int) -> bytes:
     return b"/".join([root, *reversed(parts)])
 
 
-def generate(params: JsonObject, place: Place) -> Chunks:
+def generate(params: JsonObject, place: Place) -> Chunks | CountingChunks:
     """The chunks of one rank; `params` are those of a Task."""
-    return chunks(read(Task, params, "params", exact=True), place)
+    task = read(Task, params, "params", exact=True)
+    return chunks(task, place) if task.arrivals is None else paced(task, task.arrivals, place)
 
 
 def chunks(task: Task, place: Place) -> Chunks:
@@ -106,6 +111,27 @@ def chunks(task: Task, place: Place) -> Chunks:
     for chunk in source:
         if (yield chunk):
             return  # a chunk closes what it opens, as far as it was played
+
+
+def paced(task: Task, arrivals: Arrivals, place: Place) -> CountingChunks:
+    """The chunks of one rank in an open loop: the other calls of an item follow the first."""
+    schedule = Schedule(arrivals, place, task.phase)
+    source = _items(task, owner_of(task.shift, place), place.threads)
+    with prefetch(place) as helper:
+        for chunk in helper.each(lambda: _timed(next(source, None), task, schedule)):
+            if (yield chunk):
+                break
+    return schedule.tallies(endless=False)
+
+
+def _timed(chunk: Chunk | None, task: Task, schedule: Schedule) -> Chunk | None:
+    """The chunk with the times of its items; its operations are those of other chunks too."""
+    if chunk is None:
+        return None
+    ops = chunk.ops.copy()
+    first = ops[:: len(calls(task))]
+    first["time"] = schedule.next(len(first))
+    return replace(chunk, ops=ops, due=len(first))
 
 
 def _tree(task: Task, place: Place) -> Iterator[Chunk]:

@@ -13,15 +13,17 @@ one permutation of them.  Nothing here grows with the number of operations.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fsmatrix.backends.player.ops import (
     OP,
+    OUTCOME,
     Chunk,
     Chunks,
+    CountingChunks,
     Flag,
     Integers,
     Kind,
@@ -33,8 +35,14 @@ from fsmatrix.backends.player.ops import (
 )
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.suite.workloads.streams.ahead import prefetch
+from fsmatrix.suite.workloads.streams.arrivals import Arrivals, Schedule
 
 CHUNK_OPS = 1 << 15
+# in an open loop what is due between two chunks waits some 200 us: these are to be rare, and where
+# no CPU is free to prepare the next one, short
+PACED_OPS = (1 << 12, 1 << 16)
+PACED_SECONDS = 0.5
 SHARED = "data"
 
 
@@ -58,6 +66,7 @@ class Task(Stored):
     endless: bool = False  # begin again after the last block
     evict: bool = False  # before beginning again: drop what was read, so that it is cold again
     operation_bytes: int = 0  # where the data lies in one piece: another size of operation
+    arrivals: Arrivals | None = None  # open loop: when reads and writes are due
 
 
 @dataclass(frozen=True)
@@ -143,9 +152,10 @@ def reads_of(task: Task, part: Part, threads: int) -> tuple[int, int]:
     return count, count * part.size - (part.size - part.tail if tail_is_read else 0)
 
 
-def generate(params: JsonObject, place: Place) -> Chunks:
+def generate(params: JsonObject, place: Place) -> Chunks | CountingChunks:
     """The chunks of one rank; `params` are those of a Task."""
-    return chunks(read(Task, params, "params", exact=True), place)
+    task = read(Task, params, "params", exact=True)
+    return chunks(task, place) if task.arrivals is None else paced(task, task.arrivals, place)
 
 
 def chunks(task: Task, place: Place) -> Chunks:
@@ -160,6 +170,50 @@ def chunks(task: Task, place: Place) -> Chunks:
         stop = yield chunk
         chunk = None if stop else next(data, None)
     yield _closing(task)
+
+
+def paced(task: Task, arrivals: Arrivals, place: Place) -> CountingChunks:
+    """The chunks of one rank in an open loop; endless ones end with the arrivals."""
+    owner = owner_of(task.shift, place)
+    part = part_of(task, owner, place.ranks)
+    key = mix(place.seed, place.rank, salt(task.step))
+    schedule = Schedule(arrivals, place, task.step)
+    data = _data(task, part, place.threads, key)
+    first = [next(data, None)]  # made before the clock runs, as in a closed loop
+    outcome = np.zeros(1, dtype=OUTCOME)
+    stop = yield replace(_opening(task, owner), outcomes=outcome)
+    schedule.opened(int(outcome["start"][0] + outcome["duration"][0]))
+
+    def make() -> Chunk | None:
+        chunk = first.pop() if first else next(data, None)
+        return None if chunk is None else _timed(chunk, task, schedule)
+
+    with prefetch(place) as helper:
+        for chunk in helper.each(make):
+            if stop or (stop := (yield chunk)):
+                break
+    yield _closing(task)
+    return schedule.tallies(endless=task.endless)
+
+
+def _timed(chunk: Chunk, task: Task, schedule: Schedule) -> Chunk | None:
+    """The chunk with its reads and writes due at their times; None after the end of endless ones.
+
+    A sync of one write follows it without a time of its own, and is left out with it.
+    """
+    if task.endless and schedule.over:
+        return None
+    ops = chunk.ops
+    data = (ops["kind"] == Kind.READ) | (ops["kind"] == Kind.WRITE)
+    times = schedule.next(int(np.count_nonzero(data)))
+    ops["time"][data] = times
+    due = len(times)
+    if task.endless and due and times[-1] >= schedule.until:
+        due = int(np.searchsorted(times, schedule.until))
+        late = ops["time"] >= schedule.until
+        late[1:] |= late[:-1] & ~data[1:]
+        ops = ops[~late]
+    return replace(chunk, ops=ops, due=due)
 
 
 def _opening(task: Task, owner: int) -> Chunk:
@@ -182,7 +236,10 @@ def _data(task: Task, part: Part, threads: int, key: int) -> Iterator[Chunk]:
     """Chunks of data operations: one pass, or pass after pass if endless."""
     per_pass = part.operations
     each = task.fsync == "per-write" and task.operation != "read"
-    template = np.zeros(CHUNK_OPS // 2 if each else CHUNK_OPS, dtype=OP)
+    size = CHUNK_OPS
+    if task.arrivals is not None:
+        size = min(max(round(PACED_SECONDS * task.arrivals.rate), PACED_OPS[0]), PACED_OPS[1])
+    template = np.zeros(size // 2 if each else size, dtype=OP)
     template["kind"] = Kind.READ if task.operation == "read" else Kind.WRITE
     if task.operation == "read" and task.verify:
         template["flags"] = Flag.VERIFY

@@ -5,23 +5,25 @@ The driver "posix-threads" is posix with its depth by threads; it is not offered
 
 from __future__ import annotations
 
+import ctypes
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsmatrix.backends.player import content
+from fsmatrix.backends.player import content, player
 from fsmatrix.backends.player.base import Player, PlayerOptions
 from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.player.result import PlayerResult
+from fsmatrix.results.histogram import upper_edges
 from tests.backends.playing import chunk, op
 
 pytestmark = pytest.mark.needs("c player")
@@ -218,6 +220,55 @@ def test_open_loop_counts_from_the_intended_time(one: Player) -> None:
     assert result.service is not None
     assert result.service.counts[Kind.WRITE].sum() == result.counts[Kind.WRITE].sum() == 11
     assert result.total_ns[Kind.WRITE] - result.service.total_ns[Kind.WRITE] >= 10 * 490_000_000
+
+
+class Driver(ctypes.Structure):
+    """The part of struct fsm_driver that is changed; 64-bit."""
+
+    _fields_: ClassVar = [("before", ctypes.c_char * 80), ("reap", ctypes.c_void_p)]
+
+
+REAP = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64), ctypes.c_int, ctypes.c_int
+)
+COMPLETION = 4  # words of a struct fsm_completion; the second is `ticks`
+WHOLE = 128  # bytes, of struct fsm_driver
+
+
+def test_what_completes_while_an_operation_is_waited_for_is_reaped_in_time(tmp_path: Path) -> None:
+    """A driver that does not tell when: else the time until the next reap would count as its."""
+    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = (
+        ctypes.py_object,
+        [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
+    )
+    name = b"fsmatrix.driver.v3"
+    given = pointer_of(player._native._driver(DRIVER), name)
+    whole = ctypes.create_string_buffer(ctypes.string_at(given, WHOLE), WHOLE)
+    driver = Driver.from_buffer(whole)
+    own = REAP(driver.reap)
+
+    def reap(lane: Any, completions: Any, most: int, wait: int) -> int:
+        count = own(lane, completions, most, wait)
+        for index in range(count):
+            completions[index * COMPLETION + 1] = 0
+        return int(count)
+
+    kept = REAP(reap)
+    driver.reap = ctypes.cast(kept, ctypes.c_void_p).value
+    capsule = make(ctypes.addressof(whole), name, None)
+    one = opened(tmp_path, driver=capsule)
+    gap = 100_000_000
+    writes = [op(Kind.WRITE, 0, i * 4096, 4096, time=(i + 1) * gap) for i in range(5)]
+    one.play(chunk(op(Kind.CREATE), *writes, names=(b"f",)))
+    one.drain()
+    result = one.result()
+    one.close()
+    assert result.counts[Kind.WRITE].sum() == 5
+    # the last one is reaped at once in any case
+    assert result.counts[Kind.WRITE][upper_edges() < gap].sum() >= 2
 
 
 def test_closing_with_operations_in_flight(tmp_path: Path) -> None:

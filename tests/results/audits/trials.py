@@ -18,6 +18,7 @@ from tests.results.audits.trials_of_storage import OF_STORAGE, Trial
 from tests.results.judged_records import (
     hadrons,
     noisy,
+    paced,
     preloaded,
     replay,
     series,
@@ -80,6 +81,15 @@ TRIALS = OF_STORAGE | {
             lambda: preloaded(write=360),
             lambda: preloaded("create", open=1),
             lambda: preloaded(write=0),
+        ],
+    ),
+    "saturated": Trial(
+        "warning",
+        [lambda: paced(backlog=101), lambda: paced(unplayed=1)],
+        [
+            lambda: paced(backlog=100),
+            lambda: record(phase(facts={"open_loop": {"rate": 5}})),
+            lambda: record(phase()),
         ],
     ),
     "too-short": Trial(
@@ -156,6 +166,7 @@ TRIALS = OF_STORAGE | {
         [
             lambda: record(phase(facts={"stonewall_seconds": 2.0})),
             lambda: record(phase(start=np.full(4, 0.2), facts={"stonewall_seconds": 2.0})),
+            lambda: paced(stonewall_seconds=3.0),
         ],
     ),
     "cpu-saturated": Trial(

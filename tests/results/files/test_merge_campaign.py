@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 
 from fsmatrix.results import histogram
+from fsmatrix.results.evidence.openloop import OpenLoop
 from fsmatrix.results.files.campaign.merge import merge_files
 from fsmatrix.results.files.campaign.rows import latency_kinds, rows_of
 from fsmatrix.results.files.hdf5.schema import DamagedFileError, ForeignFileError, NewerSchemaError
@@ -408,6 +409,37 @@ def test_fsyncs_that_are_part_of_the_work_have_a_row(engine, fsync, name, expect
         assert (row.numbers["operations"], row.numbers["window"]) == (3, 2.0)
         assert row.texts["latency_of"] == "fsync"
         assert row.numbers["workers"] == 1
+
+
+def paced(backlog=0, unplayed=0):
+    """Creates of an open loop, with the closes that follow them."""
+    loop = OpenLoop(
+        rate=1000, arrivals="constant", seconds=2.0, due=2000, backlog=backlog, unplayed=unplayed
+    )
+    kinds = {"create": latency(*[7000] * 2000), "close": latency(*[100] * 2000)}
+    kinds["create/service"] = latency(*[4000] * 2000)
+    return phase("create", [2.0], [8000], latency=kinds, facts={"open_loop": loop.document()})
+
+
+def test_latencies_of_an_open_loop_are_of_what_was_due():
+    (row,) = rows_of(record(phases=(paced(backlog=20),)))
+    assert row.texts["latency_of"] == "create"
+    assert row.numbers["latency_mean"] == pytest.approx(7e-6)
+    assert row.numbers["service_mean"] == pytest.approx(4e-6)
+    assert row.numbers["service_p99"] == pytest.approx(4e-6, rel=0.01)
+    assert row.numbers["offered_rate"] == 1000
+    assert row.numbers["achieved_rate"] == 990
+    assert (row.numbers["backlog"], row.numbers["unplayed"]) == (20, 0)
+
+
+@pytest.mark.parametrize("waiting", [{"backlog": 21}, {"unplayed": 1}])
+def test_a_saturated_phase_has_its_rate_and_no_latencies(waiting):
+    (row,) = rows_of(record(phases=(paced(**waiting),)))
+    assert row.texts["latency_of"] == ""
+    assert not [name for name in row.numbers if name.startswith("latency_")]
+    assert row.numbers["iops"] == 1000
+    assert row.numbers["service_p50"] > 0
+    assert row.phase.latency["create"].counts.sum() == 2000  # the histogram stays in the file
 
 
 @pytest.mark.parametrize(

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import heapq
-import os
 import resource
-from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
-from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, CountingChunks, Flag, Kind, Place
 from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.suite.workloads.streams.ahead import prefetch
 from fsmatrix.suite.workloads.streams.replay.converting import (
     Pauses,
     Played,
@@ -39,73 +35,6 @@ from fsmatrix.suite.workloads.streams.replay.survey import (
 )
 from fsmatrix.suite.workloads.streams.replay.tree import CLOSED, State, prepared
 from fsmatrix.traces.model import BLOCK, Columns, Operations
-
-# The next block of a queue is prepared while the threads play this one, where a CPU is free.
-#
-# Reading, unpacking and converting a block takes some 60 ns an operation, and what became of it is
-# counted besides: with many threads that is more than playing it takes.  The helping thread works
-# while the lanes are in system calls; where all CPUs have a lane it would hold one up in the
-# middle of an operation, so there the rank does the same between two chunks.
-
-
-Made = TypeVar("Made")
-
-
-class Ahead(Protocol):
-    """Does what it is given in order, at once or soon."""
-
-    def each(self, make: Callable[[], Made | None]) -> Iterator[Made]:
-        """What `make` gives, until that is None; at most two of them are in use at a time."""
-
-    def soon(self, work: Callable[[], None]) -> None:
-        """Done before `make` is called the next time but one; errors are raised by `each`."""
-
-
-class _Now:
-    """Between two chunks."""
-
-    def each(self, make: Callable[[], Made | None]) -> Iterator[Made]:
-        while (chunk := make()) is not None:
-            yield chunk
-
-    def soon(self, work: Callable[[], None]) -> None:
-        work()
-
-
-class _Beside:
-    """In one helping thread, in the order in which it was asked for."""
-
-    def __init__(self, helper: ThreadPoolExecutor) -> None:
-        self._helper = helper
-        self._begun: deque[Future[None]] = deque()
-
-    def each(self, make: Callable[[], Made | None]) -> Iterator[Made]:
-        following = self._helper.submit(make)
-        while (chunk := following.result()) is not None:
-            self._check(wait=False)
-            following = self._helper.submit(make)
-            yield chunk
-        self._check(wait=True)
-
-    def soon(self, work: Callable[[], None]) -> None:
-        self._begun.append(self._helper.submit(work))
-
-    def _check(self, *, wait: bool) -> None:
-        """Raise errors of what is done, or of everything once it is."""
-        while self._begun and (wait or self._begun[0].done()):
-            self._begun.popleft().result()
-
-
-@contextmanager
-def prefetch(place: Place) -> Iterator[Ahead]:
-    """Beside the lanes if this node has a CPU for it, for each of the ranks that play."""
-    ranks = -(-place.ranks // place.nodes)
-    if len(os.sched_getaffinity(0)) < ranks * (place.threads + 1):
-        yield _Now()
-        return
-    with ThreadPoolExecutor(1, "replay-ahead") as helper:
-        yield _Beside(helper)
-
 
 # Who plays which thread of a trace: ranks get groups that do not depend, lanes get threads.
 

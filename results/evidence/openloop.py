@@ -1,0 +1,83 @@
+"""What an open loop tells beside its latencies: made by the workload, read by audits and tables.
+
+It stands in the phase's facts as "open_loop".  Latencies of such a phase count from when an
+operation was due; those from its call, the service times, stand in kinds of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fsmatrix.results.evidence.stored import Stored, StoredError, read
+from fsmatrix.results.evidence.values import JsonObject
+
+FACT = "open_loop"
+SATURATED = "saturated"  # the audit
+ENOUGH = 0.99  # of the offered rate: with less, the system did not follow
+# tallies of a rank: operations due, ns in which they were, those begun by the end of it, and ever
+DUE, SPAN, BEGUN, PLAYED = "open_due", "open_span_ns", "open_begun", "open_played"
+# variable [run] of the campaign file -> (unit, meaning)
+COLUMNS = {
+    "offered_rate": ("s-1", "open loop: operations due / time of the arrivals"),
+    "achieved_rate": ("s-1", "open loop: operations begun by the end of the arrivals / that time"),
+    "backlog": ("1", "open loop: operations due and not begun at the end of the arrivals"),
+    "unplayed": ("1", "open loop: operations due and never begun"),
+    "service_mean": ("s", "open loop: mean time from the call of an operation to its end"),
+    "service_min": ("s", "open loop: smallest such time"),
+    "service_max": ("s", "open loop: largest such time"),
+    "service_p50": ("s", "open loop: median of these times"),
+    "service_p95": ("s", "open loop: 95 % of them were shorter"),
+    "service_p99": ("s", "open loop: 99 % of them were shorter"),
+    "service_p99_9": ("s", "open loop: 99.9 % of them were shorter"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenLoop(Stored):
+    """An open loop, all workers together."""
+
+    rate: float  # operations per second, as asked for
+    arrivals: str  # constant, poisson
+    seconds: float  # of the arrivals
+    due: int  # operations before the end of the arrivals
+    backlog: int  # of these not begun at that moment
+    unplayed: int  # of these not begun at all
+
+    @property
+    def offered(self) -> float:
+        """Operations due per second; of Poisson arrivals near the rate asked for."""
+        return self.due / self.seconds
+
+    @property
+    def achieved(self) -> float:
+        """Operations begun per second, those in the backlog not among them."""
+        return (self.due - self.backlog) / self.seconds
+
+    @property
+    def saturated(self) -> bool:
+        """Whether latencies tell more of the phase's length than of the system.
+
+        Also where an operation was left out: it would have been among the slowest.
+        """
+        return self.due - self.backlog < ENOUGH * self.due or self.unplayed > 0
+
+    def columns(self) -> Mapping[str, float]:
+        """Those of COLUMNS that histograms do not give."""
+        return {
+            "offered_rate": self.offered,
+            "achieved_rate": self.achieved,
+            "backlog": self.backlog,
+            "unplayed": self.unplayed,
+        }
+
+
+def open_loop(facts: JsonObject) -> OpenLoop | None:
+    """What the facts of a phase tell of an open loop; None if they tell none, or nonsense."""
+    if FACT not in facts:
+        return None
+    try:
+        loop = read(OpenLoop, facts[FACT], FACT)
+    except StoredError:
+        return None
+    return loop if loop.seconds > 0 and loop.due > 0 else None
