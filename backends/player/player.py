@@ -104,8 +104,8 @@ def open_player(
 
 def driver_refusal(driver: str, depth: int = 1, implementation: Implementation = "auto") -> str:
     """Why a driver of directories cannot be used on this machine, at that depth (empty: it can)."""
-    options = PlayerOptions(slots=1, max_op_bytes=0, depth=depth)
     try:
+        options = PlayerOptions(slots=1, max_op_bytes=0, depth=depth)
         open_player(driver, "/", options, implementation).close()
     except (OSError, ValueError) as error:
         return error.strerror or str(error) if isinstance(error, OSError) else str(error)

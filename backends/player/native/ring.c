@@ -248,8 +248,9 @@ int fsm_ring_enter(struct fsm_ring *ring, bool wait, uint64_t until_ns)
     int error = 0;
     fsm_ring_tell(ring);
     if (ring->setup & POLL) {
-        __atomic_thread_fence(__ATOMIC_SEQ_CST); /* the tail is there before the flag is read */
-        if (__atomic_load_n(ring->sq_flags, __ATOMIC_RELAXED) & ASLEEP)
+        /* the kernel sees the entries, or we see that it sleeps */
+        __atomic_store_n(ring->told, ring->tail, __ATOMIC_SEQ_CST);
+        if (__atomic_load_n(ring->sq_flags, __ATOMIC_SEQ_CST) & ASLEEP)
             flags |= WAKE_UP;
         else if (!wait)
             return 0;

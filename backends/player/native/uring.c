@@ -1,9 +1,10 @@
 /* The drivers uring and uring-sqpoll: posix, with reads and writes by the kernel's io_uring.
  *
  * Each lane has a ring of its own.  What changes names and what opens, syncs, cuts or closes is
- * posix's.  Entries go to the kernel when the player reaps, all that wait in one call.  With a
- * depth above 1 the buffers are registered, if the limit of locked memory allows it; where one
- * thread plays also the file that it works in.
+ * posix's.  Entries go to the kernel when the player reaps, all that wait in one call; with
+ * uring-sqpoll a thread of the kernel's looks for them, which may hold a file that is closed for a
+ * moment longer.  With a depth above 1 the buffers are registered, if the limit of locked memory
+ * allows it; where one thread plays also the file that it works in.
  *
  * A read or write that came out short, or that the kernel wants tried again, is finished by the
  * calls of posix, so that ends of files and full file systems look the same.
