@@ -34,7 +34,7 @@ enum feature { ONE_MAP = 1u << 0, NO_DROP = 1u << 1, CURRENT_POSITION = 1u << 3,
 enum enter { GET_EVENTS = 1u << 0, WAKE_UP = 1u << 1, EXTENDED = 1u << 3 };
 enum registered { BUFFERS = 0, FILES = 2, FILES_UPDATE = 6, ENABLE = 12 };
 #define ASLEEP 1u /* of sq_flags: the polling thread is to be woken */
-#define IDLE_MS 2000 /* after which the polling thread sleeps */
+#define IDLE_MS 100  /* after which the polling thread sleeps */
 #define RETRIES 5000 /* of 1 ms, while the kernel lacks memory */
 
 struct offsets { /* of the parts of a map */

@@ -101,13 +101,19 @@ static int open_ring(struct lane *lane)
     return 0;
 }
 
-static void uring_lane_close(void *state)
+static void close_ring(struct lane *lane)
 {
-    struct lane *lane = state;
     for (uint32_t i = 0; lane->has_files && i < FILES; i++)
         if (lane->files[i] >= 0)
             fsm_ring_file(&lane->ring, i, -1); /* the ring itself goes when the kernel likes */
+    lane->has_files = lane->has_buffers = false;
     fsm_ring_close(&lane->ring);
+}
+
+static void uring_lane_close(void *state)
+{
+    struct lane *lane = state;
+    close_ring(lane);
     if (lane->posix)
         fsm_posix.lane_close(lane->posix);
     free(lane->requests);
@@ -152,7 +158,7 @@ static int adopt(struct lane *lane)
         return lane->broken;
     int error = lane->broken;
     if (lane->owner && !error) {
-        fsm_ring_close(&lane->ring);
+        close_ring(lane);
         error = open_ring(lane);
     }
     if (!error)
@@ -261,8 +267,7 @@ static int give_up(struct lane *lane, struct fsm_completion *completions, int mo
         if (lane->in_flight)
             nanosleep(&pause, NULL);
     }
-    fsm_ring_close(ring);
-    lane->has_files = false;
+    close_ring(lane);
     for (uint32_t tag = 0; tag < lane->uring->depth && n < most; tag++)
         if (lane->requests[tag].busy)
             completions[n++] = ended(lane, tag, 0, (struct fsm_status){0, error});
