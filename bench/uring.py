@@ -37,14 +37,17 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import driver_refusal, open_player
+from fsmatrix.backends.system import tools
 
 SIZE, FILE_BYTES, IMAGE_BYTES = 4096, 256 << 20, 448 << 20
 CHUNKS, CHUNK = 16, 16_384
 NAME = "fsmatrix-bench-uring"
 RATE, CPU = 1.1, 0.9  # targets
+FEWEST = 6  # rounds of which the median has an interval
 OURS, FIO, BATCHES = "player, uring", "fio", "fio, batches"
 
 
@@ -131,7 +134,7 @@ def interval(ratios: Sequence[float]) -> tuple[float, float]:
         below += math.comb(n, cut) / 2**n
         cut += 1
     ordered = sorted(ratios)
-    return (ordered[cut - 1], ordered[n - cut]) if cut else (math.nan, math.nan)
+    return ordered[cut - 1], ordered[n - cut]
 
 
 def compared(asked: Asked, rounds: int) -> list[dict[str, Any]]:
@@ -261,10 +264,13 @@ def main() -> int:
     parser.add_argument("--depth", type=int, default=32)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    if asked.rounds < 1 or asked.seconds <= 0 or not 1 <= asked.depth <= 1024:
-        parser.error("--rounds and --depth must be 1 or more, --seconds above 0")
-    if reason := driver_refusal("uring", asked.depth):
-        parser.error(reason)
+    if asked.rounds < FEWEST or asked.seconds <= 0 or not 1 <= asked.depth <= 1024:
+        parser.error(f"--rounds {FEWEST} or more, --depth 1 to 1024, --seconds above 0")
+    refused = driver_refusal("uring", asked.depth) or tools.missing("fio")
+    if not asked.here:
+        refused = refused or mounting.root_refusal() or tools.missing("mkfs.xfs")
+    if refused:
+        parser.error(refused)
     cpu = max(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cpu})
     rows = measure(asked.dir, asked.here, asked)

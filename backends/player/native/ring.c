@@ -56,7 +56,7 @@ static const uint32_t STEPS[] = {
     0,
 };
 
-static int limit_of(const char *path)
+static int setting(const char *path)
 {
     int value = 0;
     FILE *file = fopen(path, "re");
@@ -69,7 +69,7 @@ static int limit_of(const char *path)
 
 static int explained(int error)
 {
-    const int disabled = limit_of("/proc/sys/kernel/io_uring_disabled");
+    const int disabled = setting("/proc/sys/kernel/io_uring_disabled");
     if (error == ENOSYS)
         return fsm_explain(error, "io_uring is not there: the kernel was built without it or is "
                                   "older than 5.6, or a container's seccomp filter hides it");

@@ -1,8 +1,8 @@
 /* The player's C core under a sanitizer, without Python: see test_player_sanitized.py.
  *
  * stress DRIVER DIRECTORY THREADS DEPTH ROUNDS: each thread writes, reads back with verification,
- * cuts, renames and removes files of its own, and all share one file as a queue.  Prints "errors N"; with
- * ROUNDS 0 it plays until it is killed.
+ * cuts, renames and removes files of its own, and all share one file as a queue.  Prints
+ * "errors N"; with ROUNDS 0 it plays until it is killed.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
