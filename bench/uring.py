@@ -107,7 +107,12 @@ def fio(asked: Asked, *more: str) -> Rate:
     argv = ["fio", "--name=bench", f"--filename={asked.file}", f"--size={FILE_BYTES}"]
     argv += [f"--bs={SIZE}", "--rw=randread", "--norandommap=1", "--ioengine=io_uring"]
     argv += ["--fixedbufs=1", f"--iodepth={asked.depth}", f"--direct={int(asked.direct)}"]
-    argv += ["--invalidate=0", "--time_based", f"--runtime={asked.seconds:g}", "--thread"]
+    argv += [
+        "--invalidate=0",
+        "--time_based",
+        f"--runtime={round(asked.seconds * 1e3)}ms",
+        "--thread",
+    ]
     argv += ["--output-format=json", *more]
     text = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=300).stdout
     job = json.loads(text[text.index("{") :])["jobs"][0]

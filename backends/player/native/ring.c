@@ -261,12 +261,18 @@ int fsm_ring_enter(struct fsm_ring *ring, bool wait, uint64_t until_ns)
         until_ns = 0;
     }
     for (int i = 0; i < RETRIES; i++) {
-        error = enter(ring, flags, wait, until_ns);
-        if (error != EAGAIN && error != EBUSY)
+        /* First what is unsent, then the wait.  With both in one call a loop device gave a third
+         * of the rate, measured on a machine whose processors others wanted too. */
+        const bool sends = wait && !(ring->setup & POLL) && fsm_ring_unsent(ring);
+        error = enter(ring, flags, wait && !sends, sends ? 0 : until_ns);
+        if (!error && (!sends || fsm_ring_event(ring)))
+            return 0;
+        if (error && error != EAGAIN && error != EBUSY)
             break;
-        if (fsm_ring_event(ring))
+        if (error && fsm_ring_event(ring))
             return 0; /* room for those of the kernel's that wait */
-        rest(1000000);
+        if (error)
+            rest(1000000);
     }
     return error == EINTR || error == ETIME ? 0 : error;
 }
