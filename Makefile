@@ -35,6 +35,7 @@ lint: $(VENV)/test-ready
 
 bench: $(VENV)/test-ready
 	$(BIN)/python -P bench/player.py
+	$(BIN)/python -P bench/uring.py --here
 	$(BIN)/python -P bench/session.py
 	$(BIN)/python -P bench/engines.py
 	$(BIN)/python -P bench/merge.py

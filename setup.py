@@ -5,7 +5,7 @@ from setuptools import Extension, setup
 NATIVE = "fsmatrix/backends/player/native"
 SOURCES = (
     *("module", "chunk", "facts", "bare", "player", "lane", "flight", "workers", "root"),
-    *("posix", "libc", "folders", "null", "rados", "radosconnect", "radosfile"),
+    *("posix", "uring", "ring", "libc", "folders", "null", "rados", "radosconnect", "radosfile"),
     *("cephfs", "cephfsconnect", "cephfsnonblocking"),
     *("dfs", "dfsattach", "dfsconnect", "dfserrors", "dfsfolders", "dfsnames"),
 )
@@ -22,7 +22,7 @@ HEADERS = (
         "player",
         "python",
     ),
-    *("queue", "rados", "root", "transfer", "workers"),
+    *("queue", "rados", "ring", "root", "transfer", "workers"),
 )
 
 setup(

@@ -163,7 +163,7 @@ def served(folder: Path) -> Any:
     return make(ctypes.addressof(ctypes.c_char.in_dll(loaded, "driver")), NAME, None)
 
 
-NAME = b"fsmatrix.driver.v3"  # of the capsule, which keeps a pointer to it
+NAME = b"fsmatrix.driver.v4"  # of the capsule, which keeps a pointer to it
 
 
 # -- what is measured --------------------------------------------------------------------------

@@ -53,6 +53,11 @@ def c_player() -> str:
     return "" if player._native is not None else f"the C player is not built: {COMPILER}"
 
 
+def io_uring() -> str:
+    """The kernel's io_uring, by the C player."""
+    return c_player() or player.driver_refusal("uring", 1024)
+
+
 def compiler() -> str:
     """A C compiler that makes libraries."""
     return "" if _compiles("cc", "stdio.h") else f"no C compiler: {COMPILER}"
@@ -107,6 +112,7 @@ QUESTIONS: Mapping[str, Callable[[], str]] = {
     "ceph": ceph.missing,
     "slurm": slurm.missing,
     "c player": c_player,
+    "io_uring": io_uring,
     "compiler": compiler,
     "extensions": extensions,
     "open mpi 4": open_mpi_4,

@@ -89,6 +89,9 @@ class Player(Protocol):
         driver's library fails.
         """
 
+    def features(self) -> str:
+        """What the driver uses of its kernel or library, in words; empty: nothing to choose."""
+
     def begin(self, origin_ns: int) -> None:
         """Set the origin of intended times and of the intervals.  Before the first play."""
 
@@ -128,4 +131,4 @@ def checked_ops(chunk: Chunk) -> npt.NDArray[Any]:
     return np.require(ops, requirements=["C", "A"])
 
 
-INTERFACE = 4  # of the extension, as native/module.c has it
+INTERFACE = 5  # of the extension, as native/module.c has it

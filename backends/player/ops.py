@@ -237,23 +237,41 @@ NO_DIRECTORIES = ALL_KINDS - {"mkdir", "rmdir", "rename", "readdir"}
 class Driver:
     """Operation kinds (lower-case names of ops.Kind) and operations in flight per thread.
 
-    `depth_by`: who keeps operations in flight: nobody, the storage's own library ("library"),
-    or that many threads of the driver, each in a call that waits ("threads").
+    `depth_by`: who keeps operations in flight: nobody, the kernel, the storage's own library
+    ("library"), or that many threads of the driver, each in a call that waits ("threads").
     """
 
     name: str
     kinds: frozenset[str] = ALL_KINDS
     max_depth: int = 1
-    depth_by: Literal["nobody", "library", "threads"] = "nobody"
+    depth_by: Literal["nobody", "kernel", "library", "threads"] = "nobody"
     longest_path: int = 4095  # bytes, of a name below the place it works in
     native: bool = False  # the Python player does not have it
     shared: bool = False  # one process connects, the others join it (Player.share)
+
+
+# Who carries out the operations of a stream, in a workload's words.  auto: the target's own driver
+# (on paths posix); on paths also these, with "or" by posix where io_uring cannot be had.
+Io = Literal["auto", "uring", "uring-sqpoll", "uring-or-posix"]
+IO_DRIVERS: Mapping[str, str] = {
+    "uring": "uring",
+    "uring-sqpoll": "uring-sqpoll",
+    "uring-or-posix": "uring",
+}
+OR_POSIX: Io = "uring-or-posix"
+
+
+def driver_of(io: Io, own: str) -> str:
+    """Name of the driver that is meant on a target with the driver `own`."""
+    return IO_DRIVERS.get(io, own)
 
 
 DRIVERS: dict[str, Driver] = {
     driver.name: driver
     for driver in (
         Driver("posix"),
+        Driver("uring", max_depth=1024, depth_by="kernel", native=True),
+        Driver("uring-sqpoll", max_depth=1024, depth_by="kernel", native=True),
         Driver("null"),
         Driver(
             "rados",

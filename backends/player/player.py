@@ -66,6 +66,7 @@ __all__ = [
     "Player",
     "PlayerOptions",
     "PlayerResult",
+    "driver_refusal",
     "engine_name",
     "open_player",
     "wait_until",
@@ -89,8 +90,9 @@ def open_player(
 ) -> Player:
     """Open a player on `root`.
 
-    `driver`: "posix", "null" or, for the C player, "posix-libc", "rados", "cephfs", "dfs" or a
-    capsule "fsmatrix.driver.v3".  `root`: a directory; for those three lines `key=value`.
+    `driver`: "posix", "null" or, for the C player, "posix-libc", "uring", "uring-sqpoll",
+    "rados", "cephfs", "dfs" or a capsule "fsmatrix.driver.v4".  `root`: a directory; for the last
+    three lines `key=value`.
     ValueError for values out of range, OSError with the reason if the root cannot be opened.
     """
     if engine_name(implementation) == ENGINE_PYTHON:
@@ -98,6 +100,16 @@ def open_player(
 
         return PythonPlayer(driver, root, options)
     return NativePlayer(driver, root, options)
+
+
+def driver_refusal(driver: str, depth: int = 1, implementation: Implementation = "auto") -> str:
+    """Why a driver of directories cannot be used on this machine, at that depth (empty: it can)."""
+    try:
+        options = PlayerOptions(slots=1, max_op_bytes=0, depth=depth)
+        open_player(driver, "/", options, implementation).close()
+    except (OSError, ValueError) as error:
+        return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    return ""
 
 
 def wait_until(monotonic_ns: int, spin_ns: int = DEFAULT_SPIN_NS) -> None:
@@ -192,6 +204,10 @@ class NativePlayer:
     def share(self) -> str:
         """See `Player`."""
         return self._player.share()  # type: ignore[no-any-return]
+
+    def features(self) -> str:
+        """See `Player`."""
+        return self._player.features()  # type: ignore[no-any-return]
 
     def begin(self, origin_ns: int) -> None:
         """See `Player`."""

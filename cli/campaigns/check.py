@@ -16,7 +16,7 @@ from fsmatrix.cli import common, progress
 class Item:
     """One thing that a campaign may name."""
 
-    kind: str  # backend, workload, engine, launcher, audit, mount
+    kind: str  # backend, workload, engine, driver, launcher, audit, mount
     name: str
     ok: bool
     version: str = ""
@@ -24,7 +24,7 @@ class Item:
 
 
 def check(as_json: common.AsJson = False) -> None:
-    """Show which backends, workloads, engines and launchers work here, or why not.
+    """Show which backends, workloads, engines, drivers and launchers work here, or why not.
 
     Audits from other packages are listed too: they judge every run made or imported here.  So are
     mounts whose numbers would not be those of their storage, with the remedy.
@@ -33,7 +33,15 @@ def check(as_json: common.AsJson = False) -> None:
     """
     engines = list(_engines())
     usable = {item.name for item in engines if item.ok} | {"player"}
-    items = [*_backends(), *_workloads(usable), *engines, *_launchers(), *_audits(), *_mounts()]
+    items = [
+        *_backends(),
+        *_workloads(usable),
+        *engines,
+        *_drivers(),
+        *_launchers(),
+        *_audits(),
+        *_mounts(),
+    ]
     if as_json:
         common.print_json([asdict(item) for item in items])
         return
@@ -97,6 +105,15 @@ def _engines() -> Iterator[Item]:
     )
     yield Item("engine", base.ENGINE_PYTHON, True, f"version {base.VERSION}; slower")
     yield from _external_engines()
+
+
+def _drivers() -> Iterator[Item]:
+    """Drivers of the player that a machine may forbid."""
+    from fsmatrix.backends.player import player
+
+    for name in ("uring", "uring-sqpoll"):
+        reason = player.driver_refusal(name)
+        yield Item("driver", name, not reason, f"io_uring, for io: {name}", reason)
 
 
 def _external_engines() -> Iterator[Item]:

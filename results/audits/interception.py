@@ -1,4 +1,4 @@
-"""Was a preloaded library really at work in the programs that were measured?"""
+"""Was what is asked for between programs and storage at work: a preloaded library, io_uring?"""
 
 from __future__ import annotations
 
@@ -46,6 +46,14 @@ def interception_partly(record: RunRecord) -> Iterator[Remark]:
             yield "warning", phase.name, message, _facts(seen)
 
 
+def fell_back(record: RunRecord) -> Iterator[Remark]:
+    """io_uring was not to be had, and the campaign says that posix may take its place."""
+    for phase in record.phases:
+        if reason := phase.facts.get("driver_refused"):
+            message = f"not by io_uring, but by posix, one operation at a time: {reason}"
+            yield "warning", phase.name, message, {"reason": reason}
+
+
 def _phases(record: RunRecord) -> Iterator[tuple[Phase, Interception]]:
     for phase in record.phases:
         if (seen := record.evidence.interception.get(phase.name)) is not None:
@@ -57,6 +65,14 @@ def _facts(seen: Interception) -> dict[str, Json]:
 
 
 AUDITS = (
+    Audit(
+        "io-fell-back",
+        1,
+        "phase",
+        fell_back,
+        "allow io_uring on every client node (sysctl kernel.io_uring_disabled, the container's "
+        "seccomp profile), and do not compare the number with one of io_uring",
+    ),
     Audit(
         "interception-missed",
         1,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from fsmatrix.backends.player import base, player
-from fsmatrix.backends.player.ops import Driver
+from fsmatrix.backends.player.ops import OR_POSIX, Driver, driver_of
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.record import canonical_json
 from fsmatrix.suite.campaign.settings import Settings
@@ -97,6 +97,7 @@ class Judge:
         self.engines = Engines(settings.campaign.engines, registries.engines) if here else None
         self.blocks: dict[str, int] = {}  # bytes, by target
         self.levels: dict[tuple[str, str], str] = {}
+        self.forbidden: dict[tuple[str, int], str] = {}
         self.refusals = refusals
         self.not_had: set[str] = set()  # as of Matrix
 
@@ -110,7 +111,7 @@ class Judge:
         yield from _states(planned, target)
         if entry.engine == "player":
             yield from _driver(entry, target, footprint, self.registries.drivers)
-            yield from self._player(target)
+            yield from self._player(planned, target, footprint)
             yield from _program(planned, target)
         yield from self._engine(planned, entry, target)
         yield from self._launcher(planned)
@@ -142,16 +143,31 @@ class Judge:
         self.not_had.add(text)
         return text
 
-    def _player(self, target: TargetMember) -> Iterator[str]:
-        """A driver that only the C player has, where it is not built."""
-        driver = self.registries.drivers.get(target.backend.driver)
-        if self.engines is None or driver is None or not driver.native:
+    def _player(self, planned: Planned, target: TargetMember, needs: Footprint) -> Iterator[str]:
+        """A driver that only the C player has, where it is not built, or that is forbidden here."""
+        driver = self.registries.drivers.get(driver_of(needs.io, target.backend.driver))
+        backend = target.backend(target.options)
+        if needs.io != "auto" and backend.programs_speak(planned.case.level):
+            yield (
+                f"io: {needs.io} goes by the kernel, not by the library that target {target.name} "
+                "puts before it: use io: auto there"
+            )
+            return
+        if self.engines is None or driver is None or not driver.native or needs.io == OR_POSIX:
             return
         if player.engine_name() != base.ENGINE_C:
             yield (
                 f"target {target.name}: driver {driver.name} needs the C player, and only the "
                 "Python one is here: install a C compiler and install fsmatrix again"
             )
+        elif needs.io != "auto" and (reason := self._forbidden(driver.name, needs.depth)):
+            yield f"io: {reason}; io: {OR_POSIX} would do without it"
+
+    def _forbidden(self, driver: str, depth: int) -> str:
+        """Why this machine has no such driver (empty: it has); asked once."""
+        if (driver, depth) not in self.forbidden:
+            self.forbidden[driver, depth] = player.driver_refusal(driver, depth)
+        return self.forbidden[driver, depth]
 
     def _engine(self, planned: Planned, entry: EntryMember, target: TargetMember) -> Iterator[str]:
         if planned.work is None:
@@ -303,8 +319,14 @@ def _notes(target: TargetMember) -> Iterator[str]:
 def _driver(
     entry: EntryMember, target: TargetMember, needs: Footprint, drivers: Mapping[str, Driver]
 ) -> Iterator[str]:
-    driver = drivers.get(target.backend.driver)
     name = entry.entry.workload
+    if needs.io != "auto" and target.backend.driver != "posix":
+        yield (
+            f"io: {needs.io} works on paths and devices; the player speaks to target {target.name} "
+            f"by driver {target.backend.driver}: use io: auto there"
+        )
+        return
+    driver = drivers.get(driver_of(needs.io, target.backend.driver))
     if driver is None:
         yield (
             f"target {target.name}: the player has no driver {target.backend.driver!r}; use an "

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fsmatrix.backends.access import PathAccess, PathsAccess
+from fsmatrix.backends.player.ops import driver_of
 from fsmatrix.results.evidence.evidence import Rank
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import StoreError
@@ -207,7 +208,7 @@ class Runner:
         playing = Playing(
             stream=step.what,
             seed=(run.spec.seed + step.what.generation * CONTENT_STEP) % (1 << 64),
-            driver=self.context.driver,
+            driver=driver_of(step.what.io, self.context.driver),
             implementation=self.settings.implementation,
             environment=self.environment.backend.environment(self.access),
         )

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fsmatrix.backends.player.ops import Io
 from fsmatrix.backends.player.player import Implementation
 from fsmatrix.results.evidence.evidence import Rank
 from fsmatrix.results.evidence.stored import Stored
@@ -82,6 +83,7 @@ class Stream(Stored):
     fill_ratio: float = 0.0  # compressible share of the data written
     generation: int = 0  # which overwrite generation is written or expected
     depth: int = 1  # reads and writes in flight per thread
+    io: Io = "auto"  # other than auto: on paths, by that driver
     metadata: bool = False  # count every operation, not only reads and writes
     stop_on_error: bool = True  # else failed operations are counted, and do not fail the run
     pauses: bool = False  # times of operations are pauses (PlayerOptions.pauses)

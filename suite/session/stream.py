@@ -21,7 +21,7 @@ from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.histogram import sparse
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import Merged, OperationError, Playing, StepCommand, Stream
-from fsmatrix.suite.session.players.connecting import last_words, leave, open_together
+from fsmatrix.suite.session.players.connecting import last_words, leave, open_together, settled
 from fsmatrix.suite.session.players.subprocess_player import taking_turns
 from fsmatrix.suite.session.wire import Arrays, telling
 
@@ -481,6 +481,7 @@ def run_stream(
         generator = getattr(importlib.import_module(module), function)(stream.params, place)
         source = Source(generator, stream.wear_out > 0)
         source.peek()
+        playing, driver = settled(playing, comm)
         player = open_together(playing, root, place.threads, comm)
         try:
             start_ns, began = _agree(comm)
@@ -503,6 +504,7 @@ def run_stream(
                 )
             comm.sleeping_barrier()
             result = player.result()
+            features = player.features()
             leave(playing.driver, player, comm)
         finally:
             player.close()
@@ -511,7 +513,9 @@ def run_stream(
     tallies = put_together({**(source.tallies or {}), **progress.tallies}, comm)
     if merged is None:
         return None, arrays
-    facts = {**progress.facts, "clock": result.clock}
+    facts = {**progress.facts, **driver, "clock": result.clock}
+    if features:
+        facts["driver_features"] = features
     if tallies:
         facts["tallies"] = tallies
     if not stream.stop_on_error:  # they are counted, and the run goes on

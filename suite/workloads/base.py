@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fsmatrix.backends.access import Access, CephfsAccess, DfsAccess, PathAccess, RadosAccess
+from fsmatrix.backends.player.ops import Io
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case, Monitor, Phase
@@ -185,6 +186,7 @@ class Footprint:
     read: int = 0  # bytes, also of a check
     kinds: frozenset[str] = frozenset()  # operation kinds that a driver must have
     depth: int = 1
+    io: Io = "auto"  # who carries out the operations, if not the target's own driver
 
 
 # What IOR and mdtest share: the I/O backends of IOR (aiori) and how they are told of a target.

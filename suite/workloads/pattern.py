@@ -21,7 +21,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fsmatrix.backends.access import Access, DeviceAccess
-from fsmatrix.backends.player.ops import MAX_OP_BYTES
+from fsmatrix.backends.player.ops import MAX_OP_BYTES, Io
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case
 from fsmatrix.results.units import Duration, PositiveSize, format_size
@@ -60,6 +60,7 @@ class PatternOptions(OpenLoopOptions):
     compressible: Share = 0.0  # share of the data written that compresses
     random: Literal["permutation", "with-replacement"] = "permutation"
     iodepth: Depth = 1  # operations in flight of each thread, where the driver can
+    io: Io = "auto"  # auto: by the target's own driver; uring: on paths and devices by io_uring
     overwrite: bool | None = None  # writes go into laid-out files; default: random ones do
 
     @field_validator("overwrite")
@@ -237,6 +238,7 @@ class Pattern(Workload):
             read=space * ((options.operation == "read") + options.verify),
             kinds=frozenset(kinds),
             depth=options.iodepth,
+            io=options.io,
         )
 
     # -- parts -----------------------------------------------------------------------------
@@ -314,6 +316,7 @@ class Pattern(Workload):
             fill_ratio=self.options.compressible,
             generation=generation,
             depth=self.options.iodepth,
+            io=self.options.io,
         )
 
     def _shift(self, case: Case) -> str:

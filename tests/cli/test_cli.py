@@ -242,7 +242,7 @@ def test_json_of_check_jobs_and_plan(
     assert call(monkeypatch, "check", "--json") == 0
     items = json.loads(capsys.readouterr().out)
     kinds = {item["kind"] for item in items} - {"mount"}  # of what somebody has mounted just now
-    assert kinds == {"backend", "workload", "engine", "launcher"}
+    assert kinds == {"backend", "workload", "engine", "driver", "launcher"}
     assert all(item["ok"] or item["reason"] for item in items)
     assert call(monkeypatch, "jobs", "--json") == 0
     assert {"quickstart", "smoke"} <= {job["name"] for job in json.loads(capsys.readouterr().out)}

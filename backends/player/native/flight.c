@@ -35,17 +35,28 @@ int fsm_flights_open(struct fsm_lane *lane)
 {
     const struct fsm_player *player = lane->player;
     const size_t huge = 2u << 20, bytes = player->depth * player->buffer_bytes;
+    const size_t room = bytes < huge ? bytes : bytes + huge;
     lane->flights = calloc(player->depth, sizeof *lane->flights);
+    lane->unused = calloc(player->depth, sizeof *lane->unused);
     lane->completions = calloc(player->depth, sizeof *lane->completions);
-    if (!lane->flights || !lane->completions ||
-        posix_memalign((void **)&lane->flight_memory, bytes < huge ? FSM_BLOCK : huge, bytes))
+    if (!lane->flights || !lane->unused || !lane->completions)
         return ENOMEM;
-    if (bytes >= huge)
+    /* of the kernel, and no memory of malloc's that others get afterwards: a storage system that
+     * fails may still write into it */
+    lane->flight_map = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (lane->flight_map == MAP_FAILED)
+        return ENOMEM;
+    lane->flight_map_bytes = room;
+    lane->flight_memory = lane->flight_map;
+    if (bytes >= huge) {
+        lane->flight_memory += -(uintptr_t)lane->flight_map % huge;
         madvise(lane->flight_memory, bytes, MADV_HUGEPAGE); /* a wish */
-    const bool now = bytes * player->threads <= TOUCH_AT_ONCE;
+    }
+    lane->flights_touched = bytes * player->threads <= TOUCH_AT_ONCE;
     for (uint32_t i = 0; i < player->depth; i++) {
         lane->flights[i].buffer = lane->flight_memory + i * player->buffer_bytes;
-        if (now)
+        lane->unused[i] = i;
+        if (lane->flights_touched)
             touch(lane, &lane->flights[i]);
     }
     return 0;
@@ -54,8 +65,10 @@ int fsm_flights_open(struct fsm_lane *lane)
 void fsm_flights_close(struct fsm_lane *lane)
 {
     free(lane->flights);
+    free(lane->unused);
     free(lane->completions);
-    free(lane->flight_memory);
+    if (lane->flight_map_bytes)
+        munmap(lane->flight_map, lane->flight_map_bytes);
 }
 
 /* Count the operation where it ended, in its interval and in its histogram. */
@@ -83,10 +96,12 @@ static void count(struct fsm_lane *lane, struct ended *ended)
         fsm_lane_interval(lane, ended->end);
     const uint64_t start_ns = ended->start_ns;
     const uint64_t end_ns = fsm_ns(&lane->clock, ended->end);
-    const uint64_t since = end_ns > player->origin_ns ? end_ns - player->origin_ns : 0;
-    uint64_t interval = since / lane->width; /* completions are not reaped in order of time */
-    if (interval > lane->interval)
-        interval = lane->interval;
+    uint64_t interval = lane->interval;
+    if (UNLIKELY(ended->end < lane->interval_begin)) { /* they are not reaped in order of time */
+        const uint64_t since = end_ns > player->origin_ns ? end_ns - player->origin_ns : 0;
+        if (since / lane->width < interval)
+            interval = since / lane->width;
+    }
 
     lane->executed++;
     if (!lane->first_ns || start_ns < lane->first_ns)
@@ -114,6 +129,20 @@ static void count(struct fsm_lane *lane, struct ended *ended)
                    fsm_duration(&lane->clock, ended->end - ended->start));
 }
 
+static void set_busy(struct fsm_lane *lane, struct fsm_flight *flight)
+{
+    flight->busy = true;
+    lane->in_flight++; /* it is the last of those that are free */
+    lane->writing += flight->op.kind == FSM_WRITE;
+}
+
+static void set_free(struct fsm_lane *lane, struct fsm_flight *flight)
+{
+    flight->busy = false;
+    lane->unused[lane->player->depth - lane->in_flight--] = (uint32_t)(flight - lane->flights);
+    lane->writing -= flight->op.kind == FSM_WRITE;
+}
+
 /* Count what has completed; with `wait` at least one. */
 static void reap(struct fsm_lane *lane, int wait)
 {
@@ -128,9 +157,8 @@ static void reap(struct fsm_lane *lane, int wait)
             .start = flight->start, .end = completion->ticks ? completion->ticks : now,
             .intended = flight->intended, .start_ns = flight->start_ns,
             .status = completion->status, .buffer = flight->buffer};
-        flight->busy = false;
-        lane->in_flight--;
         lane->stamps = completion->ticks != 0;
+        set_free(lane, flight);
         count(lane, &ended);
     }
 }
@@ -153,24 +181,26 @@ static bool conflict(const struct fsm_flight *flight, const struct fsm_op *op,
            op->offset < other->offset + other->size && other->offset < op->offset + op->size;
 }
 
+/* Whether something in flight holds the operation back.  Reads hold back no reads. */
+static bool held(const struct fsm_lane *lane, const struct fsm_op *op)
+{
+    const struct fsm_player *player = lane->player;
+    if (!lane->in_flight || (op->kind == FSM_READ && !lane->writing))
+        return false;
+    for (uint32_t i = 0; i < player->depth; i++)
+        if (lane->flights[i].busy && conflict(&lane->flights[i], op, player->files))
+            return true;
+    return false;
+}
+
 /* A flight that is free (for data), after all that the operation has to wait for. */
 static struct fsm_flight *ready(struct fsm_lane *lane, const struct fsm_op *op)
 {
-    const struct fsm_player *player = lane->player;
-    for (;;) {
-        struct fsm_flight *free_one = NULL;
-        bool held = false;
-        for (uint32_t i = 0; i < player->depth && !held; i++) {
-            struct fsm_flight *flight = &lane->flights[i];
-            if (flight->busy)
-                held = conflict(flight, op, player->files);
-            else if (!free_one)
-                free_one = flight;
-        }
-        if (!held && (free_one || !(FSM_BIT(op->kind) & DATA_KINDS)))
-            return free_one;
+    const uint32_t depth = lane->player->depth;
+    const bool data = FSM_BIT(op->kind) & DATA_KINDS;
+    while (held(lane, op) || (data && lane->in_flight == depth))
         reap(lane, 1);
-    }
+    return data ? &lane->flights[lane->unused[depth - lane->in_flight - 1]] : NULL;
 }
 
 /* The buffer of a read, or the content of a write, where it stays until the completion. */
@@ -192,8 +222,10 @@ static void *prepare_data(struct fsm_lane *lane, struct fsm_flight *flight)
 }
 
 /* Wait for the operation's time: false if the deadline comes first.  What completes meanwhile is
- * reaped at once if the driver does not tell when it did. */
-static bool paced(struct fsm_lane *lane, const struct fsm_op *op, uint64_t *intended)
+ * reaped at once if the driver does not tell when it did, or can wait for it.  `own`: how many of
+ * those that are in flight it is itself. */
+static bool paced(struct fsm_lane *lane, const struct fsm_op *op, uint32_t own,
+                  uint64_t *intended)
 {
     *intended = 0;
     if (!op->time)
@@ -201,30 +233,38 @@ static bool paced(struct fsm_lane *lane, const struct fsm_op *op, uint64_t *inte
     *intended = fsm_due(lane, lane->player->origin_ns, op->time);
     if (*intended >= lane->deadline)
         return false;
-    while (lane->in_flight && !lane->stamps && fsm_ticks(lane->player->tsc) < *intended)
+    const struct fsm_driver *driver = lane->player->driver;
+    for (uint64_t now; (driver->pause || !lane->stamps) && lane->in_flight > own &&
+                       (now = fsm_ticks(lane->player->tsc)) < *intended;) {
+        if (driver->pause && fsm_duration(&lane->clock, *intended - now) > PACE_SPIN)
+            driver->pause(lane->state, fsm_ns(&lane->clock, *intended) - PACE_SPIN);
         reap(lane, 0);
+    }
     fsm_pace(lane, *intended);
     return true;
 }
 
-static bool issue(struct fsm_lane *lane, struct fsm_flight *flight, const struct fsm_op *op)
+/* Begin a read or write; `before`: ticks now. */
+static bool issue(struct fsm_lane *lane, struct fsm_flight *flight, const struct fsm_op *op,
+                  uint64_t before)
 {
     struct fsm_player *player = lane->player;
     const size_t at = (size_t)(op - player->chunk.ops);
     struct fsm_file *file = &player->files[op->file];
-    const uint64_t before = fsm_ticks(player->tsc);
     flight->op = *op;
+    set_busy(lane, flight);
     flight->index = player->before + at;
     flight->outcome = player->chunk.outcomes ? &player->chunk.outcomes[at] : NULL;
     flight->key = file->key;
     void *buffer = prepare_data(lane, flight);
-    lane->overhead += fsm_duration(&lane->clock, fsm_ticks(player->tsc) - before);
-    if (!paced(lane, op, &flight->intended))
+    const uint64_t prepared = fsm_ticks(player->tsc);
+    lane->overhead += fsm_duration(&lane->clock, prepared - before);
+    if (!paced(lane, op, 1, &flight->intended)) {
+        set_free(lane, flight);
         return false;
+    }
     int error = fsm_refusal(op, file, NULL);
-    flight->start = fsm_ticks(player->tsc);
-    flight->busy = true; /* before submit: its completion may come at once */
-    lane->in_flight++;
+    flight->start = flight->intended ? fsm_ticks(player->tsc) : prepared;
     if (!error)
         error = player->driver->submit(lane->state, &flight->op, file, buffer,
                                        (uint64_t)(flight - lane->flights));
@@ -235,8 +275,7 @@ static bool issue(struct fsm_lane *lane, struct fsm_flight *flight, const struct
             .start = flight->start, .end = fsm_ticks(player->tsc),
             .intended = flight->intended, .start_ns = flight->start_ns,
             .status = {0, error}, .buffer = flight->buffer};
-        flight->busy = false;
-        lane->in_flight--;
+        set_free(lane, flight);
         count(lane, &ended);
     }
     return true;
@@ -258,9 +297,11 @@ static bool execute(struct fsm_lane *lane, const struct fsm_op *op)
         refused = answer > 0 ? answer : 0;
         lane->overhead += fsm_duration(&lane->clock, fsm_ticks(player->tsc) - before);
     }
-    if (!paced(lane, op, &ended.intended))
+    if (!paced(lane, op, 0, &ended.intended))
         return false;
     ended.status.error = refused;
+    if (driver->pause && lane->in_flight)
+        fsm_flights_drain(lane); /* nobody reaps while it is executed */
     ended.start = fsm_ticks(player->tsc);
     if (!refused)
         ended.status = driver->execute(lane->state, op, file, file2, lane->buffer);
@@ -290,15 +331,15 @@ void fsm_flights_run(struct fsm_lane *lane)
         if (!queue && op->stream % player->threads != lane->index)
             continue;
         struct fsm_flight *flight = ready(lane, op);
-        if (fsm_ticks(player->tsc) >= lane->deadline ||
-            __atomic_load_n(&player->stop, __ATOMIC_RELAXED))
+        const uint64_t now = fsm_ticks(player->tsc);
+        if (now >= lane->deadline || __atomic_load_n(&player->stop, __ATOMIC_RELAXED))
             break;
-        if (!(FSM_BIT(op->kind) & DATA_KINDS ? issue(lane, flight, op) : execute(lane, op)))
+        if (!(FSM_BIT(op->kind) & DATA_KINDS ? issue(lane, flight, op, now) : execute(lane, op)))
             break;
         lane->played++;
     }
     lane->rest = (size_t)(op - ops);
     lane->rest_end = (size_t)(beyond - ops);
-    if (player->chunk.outcomes)
+    if (player->chunk.outcomes || player->driver->pause)
         fsm_flights_drain(lane); /* who asks for outcomes gets them all */
 }

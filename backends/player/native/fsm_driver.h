@@ -1,4 +1,4 @@
-/* The driver seam, version 3: what a driver of the player must offer.
+/* The driver seam, version 4: what a driver of the player must offer.
  *
  * A driver is one constant `struct fsm_driver`: capabilities as data (kinds, max_depth) and
  * functions.  Drivers of other packages hand a pointer to it over in a PyCapsule named
@@ -17,10 +17,11 @@
 #ifndef FSM_DRIVER_H
 #define FSM_DRIVER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
-#define FSM_DRIVER_ABI 3
-#define FSM_DRIVER_CAPSULE "fsmatrix.driver.v3"
+#define FSM_DRIVER_ABI 4
+#define FSM_DRIVER_CAPSULE "fsmatrix.driver.v4"
 
 enum fsm_kind { /* backends/player/ops.py: Kind */
     FSM_OPEN, FSM_CREATE, FSM_READ, FSM_WRITE, FSM_FSYNC, FSM_CLOSE, FSM_STAT, FSM_UNLINK,
@@ -35,6 +36,8 @@ enum fsm_flag { /* backends/player/ops.py: Flag */
 
 #define FSM_BIT(kind) (1u << (kind))
 #define FSM_ALL_KINDS (FSM_BIT(FSM_KINDS) - 1)
+#define FSM_NAME_KINDS (FSM_BIT(FSM_UNLINK) | FSM_BIT(FSM_MKDIR) | FSM_BIT(FSM_RMDIR) | \
+                        FSM_BIT(FSM_RENAME))
 
 /* The player's own errors, beside the errno values. */
 #define FSM_ESHORT 1000  /* a read met the end of the file before its size */
@@ -105,7 +108,7 @@ struct fsm_driver {
     /* Asynchronous drivers only.  submit: 0 or an errno.  `tag` is below the depth and not in
      * flight; op, file and buffer stay valid until the completion, the buffer of a write only
      * until submit returns if the driver copies it.  reap: number of completions, at least one
-     * if `wait`. */
+     * if `wait`.  A driver may keep what was submitted until the next reap, which sends it all. */
     int (*submit)(void *lane, const struct fsm_op *op, struct fsm_file *file, void *buffer,
                   uint64_t tag);
     int (*reap)(void *lane, struct fsm_completion *completions, int most, int wait);
@@ -115,9 +118,19 @@ struct fsm_driver {
     /* NULL, or what other processes join this connection by: lines key=value for their roots,
      * which the caller frees.  0 or an errno, explained.  It must outlive those that joined. */
     int (*share)(void *connection, char **text);
+    /* Asynchronous drivers, or NULL.  buffers: before the first submit, where the buffers of all
+     * operations lie if they are there for good: that of tag i within `size` bytes at
+     * memory + i * size.  pause: of a driver that only sees a completion when it is reaped, so that
+     * the player leaves nothing in flight where it does not reap.  It waits, as reap does, until
+     * there is a completion or until a moment of CLOCK_MONOTONIC, not 0. */
+    void (*buffers)(void *lane, void *memory, uint64_t size);
+    void (*pause)(void *lane, uint64_t until_ns);
+    /* NULL, or what of its kernel or library the lane uses: words, with ", " between them. */
+    void (*features)(void *lane, char *text, size_t size);
 };
 
 extern const struct fsm_driver fsm_posix, fsm_libc, fsm_null, fsm_rados, fsm_cephfs, fsm_dfs;
+extern const struct fsm_driver fsm_uring, fsm_uring_sqpoll;
 extern const struct fsm_driver fsm_posix_threads; /* posix, depth by threads: for tests */
 
 #endif

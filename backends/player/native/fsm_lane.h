@@ -7,6 +7,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define COLD __attribute__((noinline, cold))
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define PACE_SPIN 50000ull /* ns before an intended time that are spent watching the clock */
 
 #define HANDLE_KINDS (FSM_BIT(FSM_READ) | FSM_BIT(FSM_WRITE) | FSM_BIT(FSM_FSYNC) | \
                       FSM_BIT(FSM_CLOSE) | FSM_BIT(FSM_TRUNCATE) | FSM_BIT(FSM_EVICT))

@@ -69,6 +69,7 @@ struct fsm_lane {
     struct fsm_latency *latency, *service; /* [FSM_KINDS]; service NULL: no open loop */
     uint64_t *bytes, *operations;          /* [FSM_INTERVALS] */
     uint64_t interval, intervals_used, interval_end, width; /* index, count, ticks, ns */
+    uint64_t interval_begin; /* ticks */
     uint64_t first_ns, last_ns, io_first_ns, io_last_ns;    /* 0: none yet */
     uint64_t executed, played, overhead, error_count;       /* overhead in ns */
     size_t rest, rest_end; /* of the chunk: where it stopped in what it had taken */
@@ -76,9 +77,13 @@ struct fsm_lane {
     struct fsm_first_error first_error;
     struct fsm_flight *flights;             /* [depth]; NULL: depth 1 */
     struct fsm_completion *completions;     /* [depth] */
+    uint32_t *unused;                       /* those that are free, in_flight fewer than depth */
     unsigned char *flight_memory;           /* all their buffers */
-    uint32_t in_flight;
+    void *flight_map;                       /* what they lie in */
+    size_t flight_map_bytes;
+    uint32_t in_flight, writing; /* writing: how many of them write */
     bool stamps; /* the driver's last completion told its time */
+    bool flights_touched; /* all buffers' pages are there */
     unsigned index;
     bool started; /* its thread runs */
     pthread_t thread;

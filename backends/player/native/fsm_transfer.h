@@ -26,11 +26,12 @@ static inline ssize_t fsm_transfer(bool reading, int fd, char *buffer, size_t si
 
 typedef ssize_t fsm_transfer_call(bool reading, int fd, char *buffer, size_t size, off_t offset);
 
-/* All bytes of a read or write, by as many calls as that takes. */
-static inline struct fsm_status fsm_transfer_all(fsm_transfer_call *call, const struct fsm_op *op,
-                                                 int fd, char *buffer)
+/* The bytes of a read or write after the first `done`, by as many calls as that takes. */
+static inline struct fsm_status fsm_transfer_rest(fsm_transfer_call *call,
+                                                  const struct fsm_op *op, int fd, char *buffer,
+                                                  int64_t done)
 {
-    int64_t done = 0, size = op->size;
+    const int64_t size = op->size;
     off_t offset = (off_t)op->offset;
     do {
         ssize_t n = call(op->kind == FSM_READ, fd, buffer + done, (size_t)(size - done),
@@ -45,6 +46,12 @@ static inline struct fsm_status fsm_transfer_all(fsm_transfer_call *call, const 
             return (struct fsm_status){done, errno};
     } while (done < size);
     return (struct fsm_status){done, 0};
+}
+
+static inline struct fsm_status fsm_transfer_all(fsm_transfer_call *call, const struct fsm_op *op,
+                                                 int fd, char *buffer)
+{
+    return fsm_transfer_rest(call, op, fd, buffer, 0);
 }
 
 static inline int fsm_open_flags(const struct fsm_op *op)

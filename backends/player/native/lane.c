@@ -13,7 +13,6 @@
 #include "fsm_content.h"
 #include "fsm_lane.h"
 
-#define PACE_SPIN 50000ull    /* ns before an intended time that are spent watching the clock */
 #define ANCHOR_AGE 100000000ull /* ns after which an anchor is renewed within a chunk */
 
 enum division { ALONE, BY_STREAM, QUEUE };
@@ -54,6 +53,7 @@ COLD void fsm_lane_interval(struct fsm_lane *lane, uint64_t now)
     lane->interval_end = fsm_ticks_at(&lane->clock, origin + (lane->interval + 1) * lane->width);
     if (lane->interval_end <= now) /* by rounding */
         lane->interval_end = now + 1;
+    lane->interval_begin = fsm_ticks_at(&lane->clock, origin + lane->interval * lane->width);
     if (lane->interval >= lane->intervals_used)
         lane->intervals_used = lane->interval + 1;
 }

@@ -7,7 +7,7 @@
 #include "fsm_player.h"
 
 /* player.py takes no other: raised whenever what _player.pyi says changes. */
-#define FSM_INTERFACE 4
+#define FSM_INTERFACE 5
 
 struct fsm_clock fsm_base_clock;
 
@@ -43,14 +43,15 @@ static const struct fsm_driver *find_driver(PyObject *asked)
     }
     static const struct fsm_driver *const ours[] = {&fsm_posix, &fsm_libc, &fsm_null,
                                                     &fsm_rados, &fsm_cephfs, &fsm_dfs,
+                                                    &fsm_uring, &fsm_uring_sqpoll,
                                                     &fsm_posix_threads};
     const char *name = PyUnicode_Check(asked) ? PyUnicode_AsUTF8(asked) : NULL;
     for (size_t i = 0; name && i < sizeof ours / sizeof *ours; i++)
         if (strcmp(name, ours[i]->name) == 0)
             return ours[i];
     if (!PyErr_Occurred())
-        PyErr_Format(PyExc_ValueError, "no driver %R: known are posix, posix-libc, null, rados, "
-                     "cephfs and dfs, or a capsule named " FSM_DRIVER_CAPSULE, asked);
+        PyErr_Format(PyExc_ValueError, "no driver %R: known are posix, posix-libc, uring, "
+                     "uring-sqpoll, null, rados, cephfs and dfs, or a capsule named " FSM_DRIVER_CAPSULE, asked);
     return NULL;
 }
 
@@ -207,6 +208,17 @@ static PyObject *player_share(Player *self, PyObject *unused)
     return answer;
 }
 
+static PyObject *player_features(Player *self, PyObject *unused)
+{
+    (void)unused;
+    char text[256] = "";
+    if (!usable(self))
+        return NULL;
+    if (self->player.driver->features)
+        self->player.driver->features(self->player.lanes[0].state, text, sizeof text);
+    return PyUnicode_FromString(text);
+}
+
 static PyObject *player_stop_at(Player *self, PyObject *arg)
 {
     unsigned long long ns = PyLong_AsUnsignedLongLong(arg);
@@ -290,6 +302,7 @@ static PyMethodDef player_methods[] = {
      "play(ops, names, first, outcomes or None, batch) -> executed"},
     {"drain", (PyCFunction)player_drain, METH_NOARGS, "wait for all that is in flight"},
     {"share", (PyCFunction)player_share, METH_NOARGS, "lines by which others join; empty: none"},
+    {"features", (PyCFunction)player_features, METH_NOARGS, "what the driver uses, in words"},
     {"stop_at", (PyCFunction)player_stop_at, METH_O, "stop_at(monotonic_ns); 0 = never"},
     {"begin", (PyCFunction)player_begin, METH_O, "begin(origin_ns), before the first play"},
     {"rests", (PyCFunction)player_rests, METH_NOARGS,

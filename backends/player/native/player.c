@@ -91,6 +91,8 @@ static int open_lane(struct fsm_player *player, uint32_t index, const unsigned c
     int error = player->depth > 1 ? fsm_flights_open(lane) : 0;
     if (!error)
         error = player->driver->lane_open(player->connection, &lane->state);
+    if (!error && lane->flights_touched && player->driver->buffers)
+        player->driver->buffers(lane->state, lane->flight_memory, player->buffer_bytes);
     return error || index == 0 ? error : start(lane);
 }
 

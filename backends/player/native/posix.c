@@ -19,9 +19,6 @@
 #include "fsm_transfer.h"
 #include "fsm_workers.h"
 
-#define NAME_KINDS (FSM_BIT(FSM_UNLINK) | FSM_BIT(FSM_MKDIR) | FSM_BIT(FSM_RMDIR) | \
-                    FSM_BIT(FSM_RENAME))
-
 struct posix {
     struct fsm_folders folders;
     bool tsc, read_ahead;
@@ -219,7 +216,7 @@ const struct fsm_driver fsm_posix = {
     .abi = FSM_DRIVER_ABI,
     .kinds = FSM_ALL_KINDS,
     .max_depth = 1,
-    .prepare_kinds = NAME_KINDS,
+    .prepare_kinds = FSM_NAME_KINDS,
     .name = "posix",
     .connect = posix_connect,
     .disconnect = posix_disconnect,
@@ -270,7 +267,7 @@ const struct fsm_driver fsm_posix_threads = {
     .abi = FSM_DRIVER_ABI,
     .kinds = FSM_ALL_KINDS,
     .max_depth = 128,
-    .prepare_kinds = NAME_KINDS,
+    .prepare_kinds = FSM_NAME_KINDS,
     .name = "posix-threads",
     .connect = posix_connect,
     .disconnect = posix_disconnect,

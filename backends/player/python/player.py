@@ -394,6 +394,10 @@ class PythonPlayer:
         """See `Player`."""
         return ""
 
+    def features(self) -> str:
+        """See `Player`: it has none."""
+        return ""
+
     def begin(self, origin_ns: int) -> None:
         """See `Player`."""
         self._usable()

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fsmatrix.backends.player.base import Player, PlayerOptions
-from fsmatrix.backends.player.ops import DRIVERS
-from fsmatrix.backends.player.player import open_player
+from fsmatrix.backends.player.ops import DRIVERS, OR_POSIX
+from fsmatrix.backends.player.player import driver_refusal, open_player
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import Playing
 from fsmatrix.suite.session.players.subprocess_player import SubprocessPlayer
+
+
+def settled(playing: Playing, comm: Comm) -> tuple[Playing, JsonObject]:
+    """How it is really played, the same at all ranks of `comm`, and the facts about that.
+
+    If io_uring may be replaced and some rank cannot have it, all play by posix, at a depth of 1.
+    """
+    stream = playing.stream
+    if stream.io == "auto":
+        return playing, {}
+    if stream.io != OR_POSIX:
+        return playing, {"driver": playing.driver}
+    own = driver_refusal(playing.driver, stream.depth, playing.implementation)
+    gathered = comm.gather(own)
+    reason = comm.bcast(None if gathered is None else next(filter(None, gathered), ""))
+    if not reason:
+        return playing, {"driver": playing.driver}
+    played = replace(playing, driver="posix", stream=replace(stream, depth=1))
+    return played, {"driver": played.driver, "iodepth": 1, "driver_refused": reason}
 
 
 def open_together(playing: Playing, root: str, threads: int, comm: Comm) -> Player:

@@ -202,6 +202,10 @@ class SubprocessPlayer:
         """See `Player`: nobody joins it."""
         return ""
 
+    def features(self) -> str:
+        """See `Player`: its driver has none."""
+        return ""
+
     def begin(self, origin_ns: int) -> None:
         """See `Player`."""
         self._ask(Do(method="begin", ns=origin_ns))

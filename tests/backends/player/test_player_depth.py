@@ -1,4 +1,4 @@
-"""Operations in flight: the player's loop with a queue, on a driver that needs no storage system.
+"""Operations in flight: the player's loop with a queue, on drivers that need no storage system.
 
 The driver "posix-threads" is posix with its depth by threads; it is not offered to users.
 """
@@ -28,20 +28,33 @@ from tests.backends.playing import chunk, op
 
 pytestmark = pytest.mark.needs("c player")
 
-DRIVER = "posix-threads"
+THREADS = "posix-threads"
+DRIVERS = [
+    THREADS,
+    *(
+        pytest.param(name, marks=pytest.mark.needs("io_uring"))
+        for name in ("uring", "uring-sqpoll")
+    ),
+]
 NAMES = (b"a", b"b", b"a", b"d", b"d/a", b"../a")  # two slots have the same name
 SLOTS = len(NAMES) + 1  # one is never named
 MOST = 20_000
 
 
-def opened(root: Path, depth: int = 8, driver: str = DRIVER, **more: Any) -> Player:
+def opened(root: Path, depth: int = 8, driver: str = THREADS, **more: Any) -> Player:
     given: dict[str, Any] = {"slots": 8, "max_op_bytes": 1 << 20, "seed": 7} | more
     return open_player(driver, str(root), PlayerOptions(depth=depth, **given), "c")
 
 
+@pytest.fixture(params=DRIVERS)
+def driver(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
 @pytest.fixture
-def one(tmp_path: Path) -> Iterator[Player]:
-    made = opened(tmp_path, stop_on_error=False)
+def one(tmp_path: Path, driver: str) -> Iterator[Player]:
+    made = opened(tmp_path, driver=driver, stop_on_error=False)
     yield made
     made.close()
 
@@ -100,10 +113,11 @@ def played(driver: str, depth: int, stream: list[list[Any]]) -> tuple[Any, ...]:
         return executed, became, found, files
 
 
+@pytest.mark.parametrize("name", DRIVERS)
 @settings(max_examples=80)
-@given(stream=chunks, depth=st.sampled_from([2, 5, 16]))
-def test_any_depth_does_what_depth_one_does(stream: list[list[Any]], depth: int) -> None:
-    assert played(DRIVER, depth, stream) == played("posix", 1, stream)
+@given(stream=chunks, depth=st.sampled_from([1, 2, 5, 16]))
+def test_any_depth_does_what_depth_one_does(name: str, stream: list[list[Any]], depth: int) -> None:
+    assert played(name, depth, stream) == played("posix", 1, stream)
 
 
 def test_overlapping_operations_keep_their_order(one: Player, tmp_path: Path) -> None:
@@ -141,9 +155,9 @@ def test_verification_at_completion(one: Player, tmp_path: Path) -> None:
     assert result.first_error.op == 66 + 6
 
 
-def test_errors_of_completions_name_their_operation(tmp_path: Path) -> None:
+def test_errors_of_completions_name_their_operation(tmp_path: Path, driver: str) -> None:
     (tmp_path / "f").write_bytes(b"x" * 10_000)
-    one = opened(tmp_path, depth=4)
+    one = opened(tmp_path, 4, driver)
     reads = [op(Kind.READ, 0, i * 1000, 1000) for i in range(50)]
     executed = one.play(chunk(op(Kind.OPEN), *reads, names=(b"f",)))
     one.drain()
@@ -172,10 +186,10 @@ def test_what_is_in_flight_counts_after_drain(one: Player) -> None:
     assert result.first_ns <= result.io_first_ns < result.io_last_ns <= result.last_ns
 
 
-def test_several_are_in_flight(tmp_path: Path) -> None:
+def test_several_are_in_flight(tmp_path: Path, driver: str) -> None:
     """Latencies one after the other fill the window at most; these overlap (Little's law)."""
     depth = 8
-    one = opened(tmp_path, depth)
+    one = opened(tmp_path, depth, driver)
     writes = [op(Kind.WRITE, 0, i << 20, 1 << 20) for i in range(64)]
     one.play(chunk(op(Kind.CREATE), *writes, names=(b"f",)))
     one.drain()
@@ -187,8 +201,10 @@ def test_several_are_in_flight(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_the_deadline_stops_and_the_rest_can_be_played(tmp_path: Path, threads: int) -> None:
-    one = opened(tmp_path, threads=threads)
+def test_the_deadline_stops_and_the_rest_can_be_played(
+    tmp_path: Path, driver: str, threads: int
+) -> None:
+    one = opened(tmp_path, driver=driver, threads=threads)
     streams = [op(Kind.WRITE, i % 7, i, 100, stream=i % 7) for i in range(50_000)]
     names = tuple(b"f%d" % i for i in range(7))
     one.play(chunk(*(op(Kind.CREATE, i, stream=i) for i in range(7)), names=names))
@@ -232,7 +248,7 @@ REAP = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64), ctypes.c_int, ctypes.c_int
 )
 COMPLETION = 4  # words of a struct fsm_completion; the second is `ticks`
-WHOLE = 128  # bytes, of struct fsm_driver
+WHOLE = 136  # bytes, of struct fsm_driver
 
 
 def test_what_completes_while_an_operation_is_waited_for_is_reaped_in_time(tmp_path: Path) -> None:
@@ -244,8 +260,8 @@ def test_what_completes_while_an_operation_is_waited_for_is_reaped_in_time(tmp_p
         ctypes.py_object,
         [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
     )
-    name = b"fsmatrix.driver.v3"
-    given = pointer_of(player._native._driver(DRIVER), name)
+    name = b"fsmatrix.driver.v4"
+    given = pointer_of(player._native._driver(THREADS), name)
     whole = ctypes.create_string_buffer(ctypes.string_at(given, WHOLE), WHOLE)
     driver = Driver.from_buffer(whole)
     own = REAP(driver.reap)
@@ -271,9 +287,9 @@ def test_what_completes_while_an_operation_is_waited_for_is_reaped_in_time(tmp_p
     assert result.counts[Kind.WRITE][upper_edges() < gap].sum() >= 2
 
 
-def test_closing_with_operations_in_flight(tmp_path: Path) -> None:
+def test_closing_with_operations_in_flight(tmp_path: Path, driver: str) -> None:
     before = threading.active_count()
-    one = opened(tmp_path, depth=16, threads=2)
+    one = opened(tmp_path, 16, driver, threads=2)
     writes = [op(Kind.WRITE, i % 2, i * 4096, 4096, stream=i % 2) for i in range(100)]
     creates = [op(Kind.CREATE, i, stream=i) for i in range(2)]
     one.play(chunk(*creates, *writes, names=(b"f", b"g")))
@@ -301,7 +317,8 @@ def test_direct_io(one: Player, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("driver", "implementation", "depth"),
     [
-        *((DRIVER, "c", depth) for depth in (0, 129, 1025)),
+        *((THREADS, "c", depth) for depth in (0, 129, 1025)),
+        ("uring", "c", 1025),
         *((driver, "c", 2) for driver in ("posix", "null")),
         ("posix", "python", 2),
     ],

@@ -45,6 +45,11 @@ TRIALS = OF_STORAGE | {
             lambda: record(phase("write")),
         ],
     ),
+    "io-fell-back": Trial(
+        "warning",
+        [lambda: record(phase(facts={"driver": "posix", "driver_refused": "forbidden"}))],
+        [lambda: record(phase(facts={"driver": "uring"})), lambda: record(phase())],
+    ),
     "replay-fidelity": Trial(
         "warning",
         [lambda: replay(98), lambda: replay(98, 98), lambda: replay(99, declared_fidelity=1.0)],

@@ -210,3 +210,76 @@ def test_which_programs_speak_to_servers(
     kind = BACKENDS.load(backend)
     assert kind(kind.Options.model_validate(options)).programs_speak({}) is speaks
     assert kind.network is (backend != "directory")
+
+
+PATTERN = """\
+campaign: foreseen
+cache: {cache}
+targets:
+  bed: {target}
+workloads:
+  io:
+    workload: pattern
+    options: {{chunk: 4KiB, io: {io}, iodepth: {depth}}}
+repetitions: 1
+"""
+MOUNT = "{{backend: daos-dfuse, options: {{pool: p, interception: {}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("target", "io", "depth", "said"),
+    [
+        (
+            "{backend: rados, options: {pool: p}}",
+            "uring",
+            8,
+            "io: uring works on paths and devices",
+        ),
+        (
+            "{backend: rados, options: {pool: p}}",
+            "uring-or-posix",
+            8,
+            "by driver rados: use io: au",
+        ),
+        (MOUNT.format("ioil"), "uring", 8, "not by the library that target bed puts before it"),
+        (
+            MOUNT.format("none"),
+            "auto",
+            2,
+            "2 operations in flight; driver posix of target bed does",
+        ),
+        (MOUNT.format("none"), "uring", 1024, ""),
+        (MOUNT.format("none"), "uring-sqpoll", 1, ""),
+        ("{backend: rados, options: {pool: p}}", "auto", 8, ""),
+    ],
+)
+def test_where_io_uring_can_be(target: str, io: str, depth: int, said: str) -> None:
+    text = PATTERN.format(target=target, io=io, depth=depth, cache="cold")
+    source, root = Source(text, "c.yaml"), Installation(root=True)
+    if not said:
+        assert build_plan(source, Request(), installation=root, here=False).cases
+        return
+    with pytest.raises(CampaignError) as caught:
+        build_plan(source, Request(), installation=root, here=False)
+    assert said in str(caught.value)
+    assert "io.options.io: io: " in str(caught.value) or io == "auto"
+
+
+def test_a_machine_without_io_uring_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(player, "engine_name", lambda: "player-c")
+    monkeypatch.setattr(
+        player, "driver_refusal", lambda *about: asked.append(about) or "it is forbidden"
+    )
+    target = f"{{backend: directory, options: {{path: {tmp_path}}}}}"
+    text = PATTERN.format(target=target, io="uring", depth=8, cache="[cold, warm]")
+    text = text.replace("cache: [cold, warm]\n", "") + "factors: {cache: [cold, warm]}\n"
+    with pytest.raises(CampaignError) as caught:
+        build_plan(Source(text, "c.yaml"), Request(), installation=Installation(root=True))
+    assert "io: it is forbidden; io: uring-or-posix would do without it" in str(caught.value)
+    assert asked == [("uring", 8)]
+    text = text.replace("io: uring,", "io: uring-or-posix,")
+    assert build_plan(Source(text), Request(), installation=Installation(root=True)).cases
+    assert len(asked) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import DRIVERS
+from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.session.comm import SoloComm
 from fsmatrix.suite.session.messages import Playing, Stream
 from fsmatrix.suite.session.players import connecting
@@ -52,6 +54,34 @@ def test_one_connects_the_others_join_and_it_leaves_last(monkeypatch: pytest.Mon
     assert log.count("open pool=a\nhandles=cafe") == RANKS - 1
     assert log[-1] == "close pool=a"
     assert log.count("close pool=a\nhandles=cafe") == RANKS - 1
+
+
+@pytest.mark.parametrize("refusing", [None, 0, 2])
+def test_all_ranks_fall_back_or_none(refusing: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If only one of them cannot have io_uring: a phase is played by one driver."""
+    own = threading.local()
+    monkeypatch.setattr(
+        connecting, "driver_refusal", lambda *_: "no" if own.rank == refusing else ""
+    )
+    stream = Stream("module:function", {}, depth=32, io="uring-or-posix")
+    playing = replace(PLAYING, stream=stream, driver="uring")
+
+    def work(comm: Any) -> tuple[str, int, JsonObject]:
+        own.rank = comm.rank
+        played, facts = connecting.settled(playing, comm)
+        return played.driver, played.stream.depth, facts
+
+    fallen = "posix", 1, {"driver": "posix", "iodepth": 1, "driver_refused": "no"}
+    kept = "uring", 32, {"driver": "uring"}
+    assert in_ranks(RANKS, work) == ([kept if refusing is None else fallen] * RANKS, [])
+
+
+def test_the_driver_that_was_chosen_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not replaced: without "or" nobody asks."""
+    monkeypatch.setattr(connecting, "driver_refusal", pytest.fail)
+    assert connecting.settled(PLAYING, SoloComm()) == (PLAYING, {})
+    playing = replace(PLAYING, stream=replace(PLAYING.stream, io="uring"), driver="uring")
+    assert connecting.settled(playing, SoloComm()) == (playing, {"driver": "uring"})
 
 
 @pytest.mark.parametrize("value", [True, False])
