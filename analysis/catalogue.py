@@ -54,6 +54,10 @@ STUDIES: dict[str, Analysis] = {
         "Scalability over storage nodes", "questions.scalability:scalability",
         {"storage_nodes": 2}, {"metric": "bandwidth"},
     ),
+    "response": Analysis(
+        "Throughput against latency", "questions.response:response", factors=("rate", "iodepth"),
+        metric="latency_p99",
+    ),
     "bottleneck": Analysis(
         "Where bandwidth stops growing", "questions.bottleneck.bottleneck:bottleneck",
         {"chunk": 2, "processes": 2},

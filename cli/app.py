@@ -74,7 +74,7 @@ COMMANDS: dict[str, dict[str, tuple[Command, str]]] = {
 # asked more rarely: `fsmatrix ask effects out`, or `fsmatrix effects out` as before
 RARER: dict[str, Command] = {
     "effects": questions.effects, "scalability": studies.scalability,
-    "bottleneck": studies.bottleneck, "curves": questions.curves,
+    "bottleneck": studies.bottleneck, "curves": questions.curves, "response": questions.response,
     "speedup": questions.speedup, "models": studies.models, "predict": questions.predict,
     "correlation": studies.correlation, "variability": studies.variability,
     "tails": studies.tails, "repetitions": studies.repetitions,

@@ -24,7 +24,7 @@ class Item:
 
 
 def check(as_json: common.AsJson = False) -> None:
-    """Show which backends, workloads, engines, drivers and launchers work here, or why not.
+    """Show which backends, workloads, engines and launchers work here, or why not.
 
     Audits from other packages are listed too: they judge every run made or imported here.  So are
     mounts whose numbers would not be those of their storage, with the remedy.

@@ -93,6 +93,31 @@ def curves(
     return ask
 
 
+@question
+def response(
+    along: Annotated[
+        str | None,
+        options.factor("--along", "The load: rate, iodepth, threads, ...  Default: what varies."),
+    ] = None,
+    latency: Annotated[
+        str, typer.Option("--latency", help="mean, p50, p95, p99 or p99.9.")
+    ] = "p99",
+) -> Ask:
+    """Throughput against latency as load grows, and the knee, for each target.
+
+    Example: fsmatrix response out --along rate --latency p99.9 --out response.png
+    """
+    from fsmatrix.analysis.lessons.words import LATENCIES
+    from fsmatrix.analysis.questions.response import LOADS
+    from fsmatrix.analysis.questions.response import response as analysis
+
+    if latency not in LATENCIES:
+        allowed = ", ".join(LATENCIES)
+        raise refuse(Origin(f"--latency {latency}"), "", f"no latency: there are {allowed}")
+    loads = (along,) if along else LOADS
+    return lambda ds, where: analysis(ds, LATENCIES[latency], loads, where=where)
+
+
 def predict(
     files: options.Files,
     chunk: Annotated[
