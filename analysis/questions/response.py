@@ -103,10 +103,21 @@ class Responses:
             span = f" [{low}, {high}]" if load.decides else ""
             text = f"{where}knee at {self._load(load.median)}{span}: {self.reads(knee.at)}"
             text += "; no larger load has a latency" if knee.last else ""
-        full = next((point for point in line.points if point.saturated), None)
-        if full is not None:
-            text += f"; saturated from {self._load(full.load)}: {self._rate(full.rate)}"
-        return f"{text}."
+        return f"{text}{self._saturated(line)}."
+
+    def _saturated(self, line: Response) -> str:
+        """From which load on, or at which alone: there a run had a hiccup that larger loads lack.
+
+        "; saturated from rate 8000: 64.1 kIOPS".
+        """
+        full = [point for point in line.points if point.saturated]
+        if not full:
+            return ""
+        if line.points[-len(full) :] == tuple(full):
+            return f"; saturated from {self._load(full[0].load)}: {self._rate(full[0].rate)}"
+        loads = ", ".join(units.level_text(self.along, point.load) for point in full)
+        name = units.factor_title(self.along)
+        return f"; saturated at {name} {loads} and not at every larger load: no limit is known"
 
     def reads(self, point: ResponsePoint) -> str:
         """A point in words: "57.0 kIOPS @ p99 1.9 ms [1.7, 2.2]"."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,12 @@ def test_a_saturated_point_has_a_throughput_and_no_latency(tmp_path: Path) -> No
     assert "@" not in found.reads(last)
     assert "; saturated from rate 4000: " in found.says[0]
     assert "saturated" not in found.says[1]
+    hiccup = replace(ext4, points=tuple(replace(p, saturated=p.load == 1000) for p in ext4.points))
+    assert (
+        replace(found, lines=(hiccup,))
+        .says[0]
+        .endswith("; saturated at rate 1000 and not at every larger load: no limit is known.")
+    )
     frame = found.table()
     assert frame[""].tolist().count("saturated") == 1
     assert list(possible(rows(ds), {"response": STUDIES["response"]})) == ["response"]
