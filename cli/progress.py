@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
@@ -28,8 +28,10 @@ from rich.table import Column
 from fsmatrix.analysis.steps import LOGGER
 from fsmatrix.results.evidence.values import inside
 from fsmatrix.results.units import format_duration, printable
-from fsmatrix.suite.run.events import Event
-from fsmatrix.suite.run.forecast import Forecast
+
+if TYPE_CHECKING:  # a plan, its test beds and numpy come with them
+    from fsmatrix.suite.run.events import Event
+    from fsmatrix.suite.run.forecast import Forecast
 
 # What people read of a command: the one place where text goes to a terminal.
 #

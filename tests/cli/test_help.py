@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,3 +65,22 @@ def test_rarer_questions_are_asked_by_either_name() -> None:
         both = [CliRunner().invoke(app, [*words, name, "--help"]) for words in ((), ("ask",))]
         assert [one.exit_code for one in both] == [0, 0]
         assert both[1].stdout.replace(f"ask {name}", name).split() == both[0].stdout.split()
+
+
+def test_help_loads_little() -> None:
+    """What it takes to say what there is: no numbers, no campaigns, no plans."""
+    program = (
+        "import sys; sys.argv = ['fsmatrix', '--help']\n"
+        "from fsmatrix.cli.main import main\n"
+        "try: main()\n"
+        "finally: print(*sys.modules, file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False
+    )
+    loaded = done.stderr.split()
+    assert done.returncode == 0
+    assert "lessons" in done.stdout
+    assert not {"numpy", "h5py", "xarray", "pandas", "scipy", "matplotlib"} & {*loaded}
+    own = [name for name in loaded if name.startswith("fsmatrix")]
+    assert len(own) < 90, own
