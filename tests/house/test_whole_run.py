@@ -205,6 +205,11 @@ def test_the_next_run_removes_what_a_killed_one_left(shelf: Path, tmp_path: Path
 
 
 # -- the table -----------------------------------------------------------------------------------
+def test_a_run_that_was_ended_at_once_has_a_table_too() -> None:
+    lines = table.table({}, 3.0).splitlines()
+    assert lines[1].split() == ["all", "0", "0", "0", "0", "0.0"]
+
+
 def test_the_table_adds_up(tmp_path: Path) -> None:
     report = tmp_path / "part0.xml"
     report.write_text(REPORT)

@@ -48,7 +48,7 @@ def table(modules: dict[str, Tally], seconds: float) -> str:
             sum_.failed += tally.failed
             sum_.skipped += tally.skipped
             sum_.seconds += tally.seconds
-    folders["all"] = folders.pop("all")  # last
+    folders["all"] = folders.pop("all", Tally())  # last; none of a run that was ended at once
     lines = [f"{'folder':<12}{'tests':>7}{'passed':>8}{'failed':>8}{'skipped':>9}{'minutes':>9}"]
     lines += [
         f"{folder:<12}{t.tests:>7}{t.passed:>8}{t.failed:>8}{t.skipped:>9}{t.seconds / 60:>9.1f}"
