@@ -63,8 +63,7 @@ def remarks(
     """What must stand beside the comparison."""
     sentences = [
         f"Beside {' and '.join(of.by)}, {units.factor_title(name)} differs: "
-        f"{level_text(name, x)} against "
-        f"{level_text(name, y)}."
+        f"{level_text(name, x)} against {level_text(name, y)}."
         for name, (x, y) in matched_cells.differs.items()
     ]
     same = common(matched_cells.matches)

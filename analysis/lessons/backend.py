@@ -46,22 +46,16 @@ class Duel:
         return cls(seen, seen.rows[row], cells)
 
     @property
-    def certainty(self) -> Certainty:
-        """How sure it is that the one is ahead, or that nobody is."""
-        sure = self.entry.certainty  # without a mean no more is known than of its cells
-        return Certainty.UNDECIDED if sure is Certainty.INVALID else sure
-
-    @property
     def depends(self) -> bool:
         """Whether single cells prove both ways, and all of them together prove none."""
         both = min(self.entry.proven, self.entry.against) > 0 and bool(self.cells)
-        return both and self.certainty is Certainty.UNDECIDED
+        return both and self.entry.certainty is Certainty.UNDECIDED
 
     @property
     def leans(self) -> bool:
         """Whether single cells prove one way, and all of them together prove none."""
         some = self.entry.proven > 0 == self.entry.against and bool(self.cells)
-        return some and self.certainty is Certainty.UNDECIDED
+        return some and self.entry.certainty is Certainty.UNDECIDED
 
     @property
     def lead(self) -> str:
@@ -77,7 +71,7 @@ class Duel:
     def says(self) -> str:
         """The lead, in how many single cells it is proven too, and what is not proven."""
         text, entry = f"{self.seen.front} is {self.lead}", self.entry
-        if self.certainty is Certainty.EQUAL:
+        if self.entry.certainty is Certainty.EQUAL:
             return f"{text}: {self.seen.of.word('no difference')}"
         if self.leans:
             which = f"{entry.proven} of {entry.cells} single cells"
@@ -85,7 +79,7 @@ class Duel:
         if entry.cells > 1 and entry.proven + entry.against:
             text += f", in {entry.proven} of {entry.cells} single cells too"
             text += f", in {entry.against} the other way" * (entry.against > 0)
-        if self.certainty is Certainty.PROVEN:
+        if self.entry.certainty is Certainty.PROVEN:
             return text
         if self.depends:
             ways = ((self.seen.front, self.seen.ahead), (self.seen.behind, self.seen.against))
@@ -104,7 +98,7 @@ class Duel:
 
 def winner(duels: Sequence[Duel], targets: Sequence[str]) -> str:
     """The target that is ahead of every other one, proven at least of cells; "" if none is."""
-    proven = [d.seen.front for d in duels if d.certainty is Certainty.PROVEN or d.leans]
+    proven = [d.seen.front for d in duels if d.entry.certainty is Certainty.PROVEN or d.leans]
     return next((name for name in targets if proven.count(name) == len(targets) - 1), "")
 
 
@@ -192,10 +186,10 @@ def _lesson(where: str, key: Key, duels: Sequence[Duel], targets: Sequence[str])
     there = {name for duel in duels for name in (duel.seen.front, duel.seen.behind)}
     contenders = [name for name in targets if name in there]
     best = winner(duels, contenders)
-    proven = [d for d in duels if d.certainty is Certainty.PROVEN or d.leans]
+    proven = [d for d in duels if d.entry.certainty is Certainty.PROVEN or d.leans]
     beaten = {duel.seen.behind for duel in proven}
     front = [name for name in contenders if name not in beaten]
-    open_ = [duel for duel in duels if duel.certainty is Certainty.UNDECIDED]
+    open_ = [duel for duel in duels if duel.entry.certainty is Certainty.UNDECIDED]
     sure, choice = Certainty.PROVEN, (best,) if best else tuple(front) if proven else ()
     short = best or " or ".join(front)
     if not proven:
