@@ -38,11 +38,10 @@ class Duel:
     cells: Sequence[Compared]  # of a pattern; none over all cells
 
     @classmethod
-    def of(cls, comparison: Comparison, row: str, cells: Sequence[Compared] = ()) -> Duel:
-        """In the cells of a row of `compare`: a pattern, or ALL."""
-        seen = Seen.pair(comparison)
+    def of(cls, seen: Seen, row: str, cells: Sequence[Compared] = ()) -> Duel:
+        """In the cells of a row of `compare`: a pattern, or ALL; `seen` from either side."""
         if seen.rows[row].ratio < 1:
-            seen = Seen(comparison, seen.behind, seen.front)
+            seen = Seen(seen.of, seen.behind, seen.front)
         return cls(seen, seen.rows[row], cells)
 
     @property
@@ -56,6 +55,11 @@ class Duel:
         """Whether single cells prove one way, and all of them together prove none."""
         some = self.entry.proven > 0 == self.entry.against and bool(self.cells)
         return some and self.entry.certainty is Certainty.UNDECIDED
+
+    @property
+    def won(self) -> bool:
+        """Whether the one is ahead: proven of all these cells, or of single ones."""
+        return self.entry.certainty is Certainty.PROVEN or self.leans
 
     @property
     def lead(self) -> str:
@@ -98,7 +102,7 @@ class Duel:
 
 def winner(duels: Sequence[Duel], targets: Sequence[str]) -> str:
     """The target that is ahead of every other one, proven at least of cells; "" if none is."""
-    proven = [d.seen.front for d in duels if d.entry.certainty is Certainty.PROVEN or d.leans]
+    proven = [duel.seen.front for duel in duels if duel.won]
     return next((name for name in targets if proven.count(name) == len(targets) - 1), "")
 
 
@@ -107,7 +111,7 @@ def together(comparisons: Sequence[Comparison]) -> dict[str, list[Duel]]:
     parts: dict[str, list[Duel]] = {}
     for comparison in comparisons:
         if comparison.mean is not None and len(comparison.cells) > 1:
-            parts.setdefault(comparison.part, []).append(Duel.of(comparison, ALL))
+            parts.setdefault(comparison.part, []).append(Duel.of(Seen.pair(comparison), ALL))
     return parts
 
 
@@ -125,7 +129,7 @@ def backend_lessons(
     for comparison in comparisons:
         seen = Seen.pair(comparison)
         for key, cells in seen.patterns.items():
-            duel = Duel.of(comparison, seen.row_of(key), cells)
+            duel = Duel.of(seen, seen.row_of(key), cells)
             patterns.setdefault(pattern_of(cells[0].levels, apart), []).append(duel)
     lessons = [
         _lesson(Seen.named(key), key, patterns[key], targets)
@@ -186,7 +190,7 @@ def _lesson(where: str, key: Key, duels: Sequence[Duel], targets: Sequence[str])
     there = {name for duel in duels for name in (duel.seen.front, duel.seen.behind)}
     contenders = [name for name in targets if name in there]
     best = winner(duels, contenders)
-    proven = [d for d in duels if d.entry.certainty is Certainty.PROVEN or d.leans]
+    proven = [duel for duel in duels if duel.won]
     beaten = {duel.seen.behind for duel in proven}
     front = [name for name in contenders if name not in beaten]
     open_ = [duel for duel in duels if duel.entry.certainty is Certainty.UNDECIDED]
