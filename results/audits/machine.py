@@ -14,6 +14,7 @@ from fsmatrix.results.audits.base import (
     size,
     window,
 )
+from fsmatrix.results.evidence.evidence import CLIENT_BOUND
 from fsmatrix.results.evidence.replay import FACT
 from fsmatrix.results.evidence.target import POLLED, SHARED
 from fsmatrix.results.evidence.values import inside
@@ -209,7 +210,7 @@ AUDITS = (
         "Servers on the clients' cores), run the clients on machines of their own first",
     ),
     Audit(
-        "client-bound",
+        CLIENT_BOUND,
         1,
         "phase",
         client_bound,

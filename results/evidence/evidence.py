@@ -181,6 +181,9 @@ class Interception(Stored):
     calls: Mapping[str, int]  # read, write, open... -> calls of all processes
 
 
+CLIENT_BOUND = "client-bound"  # the audit
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ceiling(Stored):
     """How fast the clients of a phase make its operations for a driver that does nothing.

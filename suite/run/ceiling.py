@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 from fsmatrix.results.evidence.evidence import Ceiling, Rank
@@ -13,7 +14,7 @@ from fsmatrix.suite.workloads.base import Step
 SHARE = 0.05  # of the time of the runs before, in the same session
 SHORTEST = 0.05  # s: below, one scheduling delay decides
 LONGEST = 1.0  # s
-ROUND_TRIP = 0.005  # s: command, clocks, threads; the rest of what one costs
+ROUND_TRIP = 0.005  # s: command, clocks, threads
 PATIENCE = 30.0  # s, for an answer beyond that time
 
 
@@ -47,8 +48,9 @@ class Ceilings:
         if each < SHORTEST:
             reason = f"{SHARE:.0%} of the session's runs so far are too short"
             return {step.name: Ceiling(rate=None, why_not=reason) for step in wanted}
-        self._earned -= len(wanted) * (each + ROUND_TRIP)
+        begin = time.monotonic()
         self._known[case] = {step.name: self._measured(run, step, ranks, each) for step in wanted}
+        self._earned -= time.monotonic() - begin
         return self._known[case]
 
     def _measured(
@@ -77,4 +79,7 @@ class Ceilings:
         )
         late = f"{step.name}: the clients' ceiling was not measured within {PATIENCE:g} s"
         answer, _ = self._session.request(command, StepAnswer, seconds + PATIENCE, late=late)
+        if not answer.ceiling:
+            reason = f"no operation was made in {seconds:.3g} s"
+            return Ceiling(rate=None, seconds=seconds, why_not=reason)
         return Ceiling(rate=answer.ceiling, seconds=seconds)

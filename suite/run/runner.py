@@ -169,9 +169,7 @@ class Runner:
             raise
         return self._remove(run) or self._ceilings(run, steps, time.monotonic() - begin)
 
-    def _ceilings(
-        self, run: RunContext, steps: Sequence[Step], took: float
-    ) -> SessionError | None:
+    def _ceilings(self, run: RunContext, steps: Sequence[Step], took: float) -> SessionError | None:
         ranks = addressed(self.session.hello.ranks, "rank", run.spec.case.geometry)
         own = [self.session.hello.ranks[rank] for rank in ranks]
         try:

@@ -23,17 +23,21 @@ def measure(playing: Playing, place: Place, comm: Comm) -> float | None:
     player = open_together(playing, "/", place.threads, comm)
     spent = 0
     try:
+        source = Source(make(playing.stream.params, place))
+        source.peek()
         comm.barrier()
         end = time.monotonic_ns() + int(playing.ceiling * 1e9)
         player.stop_at(end)
-        while time.monotonic_ns() < end:
-            source = Source(make(playing.stream.params, place))
-            source.peek()
+        while True:
             begin = time.monotonic_ns()
             while (chunk := source.take()) is not None and player.play(chunk) == len(chunk.ops):
                 pass
             player.drain()
             spent += time.monotonic_ns() - begin
+            if time.monotonic_ns() >= end:
+                break
+            source = Source(make(playing.stream.params, place))
+            source.peek()
         operations = player.result().operations
     finally:
         player.close()
