@@ -24,6 +24,7 @@ from fsmatrix.analysis.questions.curves import CurveLine, described, lines, numb
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
 from fsmatrix.analysis.units import METRICS, SHORT_TITLES, Level, Unit
+from fsmatrix.results.evidence.evidence import CLIENT_BOUND
 from fsmatrix.results.evidence.openloop import SATURATED
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural
@@ -50,6 +51,7 @@ class ResponsePoint:
     latencies: Mapping[str, Median]  # all of them
     busy: Median  # CPU of the clients, a share
     saturated: bool
+    client_bound: bool  # in some run: more tells of the clients than of the storage
     power: Mapping[int, float]  # block -> throughput / latency
 
 
@@ -103,7 +105,12 @@ class Responses:
             span = f" [{low}, {high}]" if load.decides else ""
             text = f"{where}knee at {self._load(load.median)}{span}: {self.reads(knee.at)}"
             text += "; no larger load has a latency" if knee.last else ""
-        return f"{text}{self._saturated(line)}."
+        return f"{text}{self._saturated(line)}{self._client_bound(line)}."
+
+    def _client_bound(self, line: Response) -> str:
+        bound = [units.level_text(self.along, p.load) for p in line.points if p.client_bound]
+        name = units.factor_title(self.along)
+        return f"; in doubt: {CLIENT_BOUND} at {name} {', '.join(bound)}" if bound else ""
 
     def _saturated(self, line: Response) -> str:
         """From which load on, or at which alone: there a run had a hiccup that larger loads lack.
@@ -168,6 +175,8 @@ class Responses:
     def _mark(line: Response, point: ResponsePoint) -> str:
         if point.saturated:
             return SATURATED
+        if point.client_bound:
+            return CLIENT_BOUND
         return "knee" if line.knee is not None and line.knee.at is point else ""
 
     def to_dict(self) -> dict[str, Json]:
@@ -189,6 +198,7 @@ class Responses:
                                 **point.latencies,
                                 "client_cpu": point.busy,
                                 "saturated": point.saturated,
+                                "client_bound": point.client_bound,
                             }
                             for point in line.points
                         ],
@@ -360,5 +370,6 @@ def _point(load: float, cell: Values, latency: str) -> ResponsePoint:
         latencies={name: metrics[name] for name in LATENCIES},
         busy=metrics[BUSY],
         saturated=SATURATED in cell.cell.doubts,
+        client_bound=CLIENT_BOUND in cell.cell.doubts,
         power={block: float(np.median(values)) for block, values in power.items()},
     )

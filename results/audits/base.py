@@ -172,6 +172,23 @@ def reached(counters: Mapping[str, float], wanted: float) -> bool | None:
     return None if came > FOREIGN_SHARE * wanted + FOREIGN_FLOOR else True
 
 
+PASSING_SHARE = 0.1  # of a phase's bytes seen by the interfaces: the storage is behind them
+
+
+def passes_network(record: RunRecord, phase: Phase) -> bool:
+    """Whether a known limit of the network holds for a phase's bytes.
+
+    What the site or the links say tells nothing of a local disk; the campaign speaks of a target.
+    """
+    limits = record.evidence.limits
+    if limits is None or limits.network_bytes_per_second is None:
+        return False
+    if (limits.sources or {}).get("network_bytes_per_second") not in ("links", "site"):
+        return True
+    counters = moved(record, phase, "network_received_bytes", "network_sent_bytes") or {}
+    return sum(counters.values()) >= PASSING_SHARE * sum(data_bytes(phase))
+
+
 def in_memory(record: RunRecord, phase: Phase) -> bool:
     """Whether the files of a phase lay in memory (tmpfs): no storage was measured."""
     cache = record.evidence.cache.get(phase.name)

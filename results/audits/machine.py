@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fsmatrix.results.audits.base import Audit, Remark, data_bytes, in_memory, moved, size
+from fsmatrix.results.audits.base import (
+    Audit,
+    Remark,
+    data_bytes,
+    in_memory,
+    moved,
+    passes_network,
+    size,
+    window,
+)
+from fsmatrix.results.evidence.evidence import CLIENT_BOUND
 from fsmatrix.results.evidence.replay import FACT
 from fsmatrix.results.evidence.target import POLLED, SHARED
 from fsmatrix.results.evidence.values import inside
-from fsmatrix.results.record import Phase, RunRecord, Severity
+from fsmatrix.results.record import Phase, RunRecord, Severity, operations
 
 CPU_BUSY = 0.95  # of all CPUs of a client: what is left is rounding
 CPU_STEAL = 0.1  # taken by a hypervisor for others: as much as other processes may
 OTHER_FLOOR = 1 << 20  # bytes: a journal's or an inode's own writes
 OTHER_SHARE = 0.05  # of the run's bytes: below, it is small beside the spread of repetitions
+CLIENT_SHARE = 0.8  # of what the clients can make: the rest of their time is too short to tell
 FOREIGN_CPU = 0.1  # of a client's CPUs, used by processes that are not the run's
 
 
@@ -31,6 +42,26 @@ def cpu_saturated(record: RunRecord) -> Iterator[Remark]:
             )
             severity: Severity = "info" if in_memory(record, phase) else "warning"
             yield severity, phase.name, message, {"busy": full}
+
+
+def client_bound(record: RunRecord) -> Iterator[Remark]:
+    """The clients, or their links, did nearly all that they can whatever the storage is."""
+    for phase in record.phases:
+        ceiling, seconds = record.evidence.ceilings.get(phase.name), window(phase)
+        if ceiling is None or not ceiling.rate or not seconds > 0:
+            continue
+        share = operations(phase) / seconds / ceiling.rate
+        evidence = {"share": share, "ceiling": ceiling.rate, "seconds": ceiling.seconds}
+        told = f"the {ceiling.rate:.4g} operations per second that these clients can generate"
+        limits = record.evidence.limits
+        if limits is not None and limits.network_bytes_per_second and passes_network(record, phase):
+            link = limits.network_bytes_per_second
+            of_link = max(data_bytes(phase)) / seconds / link
+            if of_link > share:
+                share, told = of_link, f"the {size(link)}/s that the clients' links carry"
+                evidence = {"share": share, "network_bytes_per_second": link}
+        if share > CLIENT_SHARE:
+            yield "warning", phase.name, f"{share:.0%} of {told}", evidence
 
 
 def _limit(record: RunRecord) -> str:
@@ -177,6 +208,14 @@ AUDITS = (
         "use more client nodes, larger chunks or fewer processes per node; for transactions, a "
         "client with more CPUs; where servers work on the clients' cores (`fsmatrix fairness`, "
         "Servers on the clients' cores), run the clients on machines of their own first",
+    ),
+    Audit(
+        CLIENT_BOUND,
+        1,
+        "phase",
+        client_bound,
+        "it tells of the clients, not of the storage: use more client nodes, processes or threads, "
+        "or larger operations; switch verify off",
     ),
     Audit("fewer-ranks", 1, "run", fewer_ranks, "check the launcher and its MPI (srun --mpi=pmix)"),
     Audit("errors-ignored", 1, "phase", errors_ignored, "do not use the number: find the errors"),

@@ -14,6 +14,7 @@ from fsmatrix.results.audits.base import (
     in_memory,
     incompressible,
     moved,
+    passes_network,
     reached,
     size,
     synced,
@@ -33,7 +34,6 @@ WRITTEN_SHARE = REACHED_SHARE
 # limits come from data sheets or from other measurements; more than a twentieth above is
 # no error of either
 LIMIT_TOLERANCE = 1.05
-PASSING_SHARE = 0.1  # of a phase's bytes seen by the interfaces: the storage is behind them
 
 
 def _declared(record: RunRecord, phase: Phase) -> str:
@@ -248,18 +248,10 @@ def faster_than_network(record: RunRecord) -> Iterator[Remark]:
     """
     passing = replace(
         record,
-        phases=tuple(phase for phase in record.phases if _passes_network(record, phase)),
+        phases=tuple(phase for phase in record.phases if passes_network(record, phase)),
     )
     limit = _limits(record).network_bytes_per_second
     yield from _faster(passing, limit, "network_bytes_per_second", "clients' network", max)
-
-
-def _passes_network(record: RunRecord, phase: Phase) -> bool:
-    source = (_limits(record).sources or {}).get("network_bytes_per_second")
-    if source not in ("links", "site"):
-        return True  # the campaign says that the limit is of this target
-    counters = moved(record, phase, "network_received_bytes", "network_sent_bytes") or {}
-    return sum(counters.values()) >= PASSING_SHARE * sum(data_bytes(phase))
 
 
 AUDITS = (

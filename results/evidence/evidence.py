@@ -181,6 +181,21 @@ class Interception(Stored):
     calls: Mapping[str, int]  # read, write, open... -> calls of all processes
 
 
+CLIENT_BOUND = "client-bound"  # the audit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ceiling(Stored):
+    """How fast the clients of a phase make its operations for a driver that does nothing.
+
+    Kernel, network and libraries are not in it: no storage lets these clients do more.
+    """
+
+    rate: float | None  # operations per second of all ranks; None: not measured
+    seconds: float = 0.0  # for which they were made
+    why_not: str | None = None  # measured
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evidence(Stored):
     """Of one run.  `more`: what another version knows."""
@@ -197,6 +212,7 @@ class Evidence(Stored):
     counters: Mapping[str, tuple[Counters, ...]] = field(default_factory=dict)  # by phase: kernels
     cpu: Mapping[str, Mapping[str, CpuShares]] = field(default_factory=dict)  # by phase, then host
     load: Load | None = None  # of the timed step in which it was highest
+    ceilings: Mapping[str, Ceiling] = field(default_factory=dict)  # by phase
     engine: EngineOutput | None = None
     interception: Mapping[str, Interception] = field(default_factory=dict)  # by phase
     not_removed: str | None = None  # why the run's own directory is still there

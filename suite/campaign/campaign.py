@@ -284,6 +284,12 @@ class Defaults(Section):
     affinity: Literal["none", "core"] = Field(
         default="none", description="CPUs of a rank: all of its node, or one of its own per thread"
     )
+    client_ceiling: bool = Field(
+        default=True,
+        strict=True,
+        description="measure how many operations these clients can make at all, in at most 5 % of "
+        "the time of the runs",
+    )
     geometry: GeometrySection = Field(
         default=GeometrySection(), description="geometry where an entry gives none"
     )

@@ -201,6 +201,7 @@ class Installation:
 
 CONTINUED = {
     "description",
+    "client_ceiling",
     "limits",
     "repetitions",
     "engines",

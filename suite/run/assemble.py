@@ -256,6 +256,7 @@ class Settings:
     time_without_progress: float = 10.0
     cache_method: str = "auto"
     affinity: str = "none"
+    client_ceiling: bool = False  # measured too
     implementation: Implementation = "auto"  # of the player
     bytes_limit: int | None = None  # all runs together may write so much
     out: Path = field(default_factory=Path)

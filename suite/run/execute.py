@@ -247,6 +247,7 @@ def settings_of(plan: Plan, out: Path, options: Options) -> Settings:
         time_without_progress=campaign.limits.time_without_progress,
         cache_method=campaign.cache_method,
         affinity=campaign.affinity,
+        client_ceiling=campaign.client_ceiling,
         bytes_limit=plan.settings.bytes_limit,
         refused=lambda path: site.forbidden(path) or site.unmounted(path),
         out=out,

@@ -18,6 +18,7 @@ from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import RunRecord, Status
 from fsmatrix.suite.run import assemble
 from fsmatrix.suite.run.assemble import RunBuilder, RunContext, RunFailed, RunSpec, now
+from fsmatrix.suite.run.ceiling import Ceilings
 from fsmatrix.suite.run.environment import REST_SECONDS, RunEnvironment, SessionContext
 from fsmatrix.suite.run.health import SHOWN, Ends
 from fsmatrix.suite.session import programs
@@ -63,6 +64,7 @@ class Runner:
         self.access = context.access
         self.settings = context.settings
         self.environment = RunEnvironment(context)
+        self.ceilings = Ceilings(context.session, context.settings)
         self.quiet = quiet
         self.written = written
 
@@ -148,19 +150,34 @@ class Runner:
 
     # -- the steps -------------------------------------------------------------------------
     def _steps(self, run: RunContext) -> SessionError | None:
-        """All of them, and the removal of what they made; a session's error in that alone."""
-        spec = run.spec
+        """All of them, and the removal of what they made; a session's error in that alone.
+
+        Then the clients' ceiling: the run is over, and a session that ends in it fails no run.
+        """
+        spec, begin = run.spec, time.monotonic()
+        steps: list[Step] = []
         with _failing(run, "the run cannot begin"):
             self.environment.world(run)
             run = replace(run, roots=self.environment.make_run(spec))
         try:
             with _failing(run, f"the workload {spec.case.workload} cannot be carried out"):
-                for step in spec.workload.steps(spec.case, self.access, spec.engine):
+                steps += spec.workload.steps(spec.case, self.access, spec.engine)
+                for step in steps:
                     self._in_its_place(run, step)
         except (RunFailed, NodeError) as reason:
             self._clear_away(run, reason)
             raise
-        return self._remove(run)
+        return self._remove(run) or self._ceilings(run, steps, time.monotonic() - begin)
+
+    def _ceilings(self, run: RunContext, steps: Sequence[Step], took: float) -> SessionError | None:
+        ranks = addressed(self.session.hello.ranks, "rank", run.spec.case.geometry)
+        own = [self.session.hello.ranks[rank] for rank in ranks]
+        try:
+            ceilings = self.ceilings.of(run, steps, own, took)
+        except SessionError as problem:
+            return problem
+        run.builder.evidence = replace(run.builder.evidence, ceilings=ceilings)
+        return None
 
     def _in_its_place(self, run: RunContext, step: Step) -> None:
         """A step, with what is done and looked at before and after it."""

@@ -109,6 +109,7 @@ class Playing(Stored):
     implementation: Implementation
     # of the backend, for programs: if there is any, players work in processes that have it
     environment: Mapping[str, str] = field(default_factory=dict)
+    ceiling: float = 0.0  # seconds, if only the clients' ceiling is wanted: the driver is null
 
 
 # -- commands ------------------------------------------------------------------------------------
@@ -306,4 +307,5 @@ class StepAnswer(Stored):
     cpus: tuple[tuple[int, ...], ...] = ()  # that each of its ranks might use
     kernels: tuple[SampledKernel, ...] = ()  # if they were sampled
     merged: Merged | None = None
+    ceiling: float | None = None  # operations per second
     outputs: tuple[RankOutput, ...] = ()

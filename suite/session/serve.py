@@ -21,7 +21,7 @@ from fsmatrix.backends.player.ops import Place
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import Json, inside
-from fsmatrix.suite.session import programs, stream, wire
+from fsmatrix.suite.session import ceiling, programs, stream, wire
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import (
     COMMANDS,
@@ -298,6 +298,8 @@ class Server:
             threads=command.threads,
             seed=command.seed,
         )
+        if command.playing is not None and command.playing.ceiling:
+            return StepAnswer(ceiling=ceiling.measure(command.playing, place, comm)), {}
         root = command.roots[place.rank % len(command.roots)]
         root = tree.reached(root, inside(command.access, "details"))
         if command.playing is not None:

@@ -88,6 +88,8 @@ class Step:
     reads: bool = False  # the declared cache state is made before it
     files: tuple[str, ...] = ()  # files (relative) whose cache state matters
     phases: tuple[str, ...] = ()  # that a timed program gives, if not one of the step's name
+    # the same work for a driver that does nothing: as fast as possible, nothing verified, depth 1
+    ceiling: Stream | None = None
 
 
 @dataclass(frozen=True)

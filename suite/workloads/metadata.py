@@ -225,7 +225,8 @@ class Metadata(Workload):
 
     def _timed(self, case: Case, phase: str) -> Step:
         arrivals = self.options.arrivals_of(case, self._arrival_seconds(case, phase))
-        task = replace(self._task(phase), arrivals=arrivals)
+        closed = self._task(phase)
+        task = replace(closed, arrivals=arrivals)
         stream = paced(self._stream(task, metadata=True), arrivals, endless=False)
         return Step(
             STEP_NAMES.get(phase, phase),
@@ -234,4 +235,5 @@ class Metadata(Workload):
             stream,
             reads=phase in LOOKING,
             files=(streams.ROOT,),
+            ceiling=self._stream(closed, metadata=True),
         )

@@ -155,8 +155,17 @@ class Pattern(Workload):
         if options.fixed == "time":
             timed = replace(timed, seconds=options.seconds, wear_out=options.wear_out)
         timed = paced(timed, task.arrivals, endless=task.endless)
+        closed = self._stream(replace(task, arrivals=None, verify=False), self._generation)
         steps.append(
-            Step(options.operation, "rank", "timed", timed, reads=options.into_files, files=files)
+            Step(
+                options.operation,
+                "rank",
+                "timed",
+                timed,
+                reads=options.into_files,
+                files=files,
+                ceiling=replace(closed, depth=1, io="auto"),
+            )
         )
         if options.verify and options.operation == "write":
             check = replace(

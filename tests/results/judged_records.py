@@ -137,6 +137,10 @@ def of_links(speed: int) -> dict[str, Any]:
     return {name: speed, "sources": {name: "links"}}
 
 
+def with_ceiling(rate: float | None, **evidence: Any) -> RunRecord:
+    return with_evidence(record(phase()), ceilings={"read": {"rate": rate}}, **evidence)
+
+
 def noisy(spread: float, slope: float = 0.0, length: int = 100) -> Any:
     rng = np.random.default_rng(3)
     return MB * (1 + slope * np.linspace(-1, 1, length) + spread * rng.standard_normal(length))

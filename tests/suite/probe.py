@@ -8,17 +8,22 @@ from __future__ import annotations
 import errno
 import os
 import platform
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, CountingChunks, Kind, Place
+from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, Chunks, CountingChunks, Kind, Place
+from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.suite.workloads.streams import pattern
 
 ROOT = str(Path(__file__).resolve().parents[2])  # what PYTHONPATH must be
 WHERE = f"{__name__}:where"
 QUEUE = f"{__name__}:queue"
+SLOW = f"{__name__}:slow"
 
 
 def where(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:
@@ -33,6 +38,15 @@ def where(params: Mapping[str, Any], place: Place, root: str) -> dict[str, Any]:
         "params": dict(params),
         "resident": pages * os.sysconf("SC_PAGE_SIZE"),
     }
+
+
+def slow(params: JsonObject, place: Place) -> Chunks:
+    """The stream of `pattern`, one operation in 10 ms, left open at its end."""
+    for chunk in cast("Chunks", pattern.generate(params, place)):
+        for first in range(len(chunk.ops)):
+            time.sleep(0.01)
+            if (yield replace(chunk, ops=chunk.ops[first : first + 1])):
+                return
 
 
 def queue(params: Mapping[str, Any], place: Place) -> CountingChunks:

@@ -61,6 +61,7 @@ NUMBERS: dict[str, tuple[str, str, str]] = {
     "workers": ("i8", "1", "workers that the phase has data of"),
     "clock_uncertainty": ("f8", "s", "largest uncertainty of a worker's clock offset"),
     "interval_width": ("f8", "s", "width of one interval of the series; 0 = no series"),
+    "client_ceiling": ("f8", "s-1", "operations of all workers on a driver that does nothing"),
     **{name: ("f8", *rest) for name, rest in _RATES.items()},
 }
 TEXTS: dict[str, str] = {

@@ -208,6 +208,7 @@ def latency_kinds(phase: Phase) -> tuple[str, ...]:
 def _numbers(record: RunRecord, phase: Phase, kinds: Sequence[str]) -> dict[str, float]:
     io_window = window_of(phase)
     loop = open_loop(phase.facts)
+    ceiling = record.evidence.ceilings.get(phase.name)
     total = float(phase.bytes.sum())
     return {
         "began": phase.began,
@@ -229,6 +230,7 @@ def _numbers(record: RunRecord, phase: Phase, kinds: Sequence[str]) -> dict[str,
         **_latencies(phase, kinds, "latency"),
         **_latencies(phase, [kind for kind in phase.latency if kind.endswith(SERVICE)], "service"),
         **(loop.columns() if loop is not None else {}),
+        **({"client_ceiling": ceiling.rate} if ceiling and ceiling.rate else {}),
     }
 
 

@@ -96,6 +96,10 @@ def test_a_saturated_point_has_a_throughput_and_no_latency(tmp_path: Path) -> No
         .says[0]
         .endswith("; saturated at rate 1000 and not at every larger load: no limit is known.")
     )
+    bound = replace(xfs, points=tuple(replace(p, client_bound=p.load > 1000) for p in xfs.points))
+    marked = replace(found, lines=(bound,))
+    assert marked.says[0].endswith("; in doubt: client-bound at rate 2000, 4000.")
+    assert marked.table()[""].tolist().count("client-bound") == 2
     frame = found.table()
     assert frame[""].tolist().count("saturated") == 1
     assert list(possible(rows(ds), {"response": STUDIES["response"]})) == ["response"]

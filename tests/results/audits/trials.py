@@ -18,14 +18,17 @@ from tests.results.audits.trials_of_storage import OF_STORAGE, Trial
 from tests.results.judged_records import (
     hadrons,
     noisy,
+    of_links,
     paced,
     preloaded,
     replay,
     series,
     stonewalled,
+    with_ceiling,
     world,
 )
 
+CAMPAIGN_SAYS = {"network_bytes_per_second": "campaign"}
 LATE = np.array([2.0, 2.0, 2.0, 2.5])
 
 TRIALS = OF_STORAGE | {
@@ -94,6 +97,20 @@ TRIALS = OF_STORAGE | {
         [
             lambda: paced(backlog=100),
             lambda: record(phase(facts={"open_loop": {"rate": 5}})),
+            lambda: record(phase()),
+        ],
+    ),
+    "client-bound": Trial(
+        "warning",
+        [  # 200 operations and 200 MB per second
+            lambda: with_ceiling(249.0),
+            lambda: with_ceiling(1e6, limits=of_links(249 * MB) | {"sources": CAMPAIGN_SAYS}),
+        ],
+        [
+            lambda: with_ceiling(251.0),
+            lambda: with_ceiling(None),
+            lambda: with_ceiling(1e6, limits=of_links(251 * MB) | {"sources": CAMPAIGN_SAYS}),
+            lambda: with_ceiling(1e6, limits=of_links(201 * MB)),  # its bytes may pass no link
             lambda: record(phase()),
         ],
     ),
