@@ -146,6 +146,7 @@ class Responses:
                 {
                     **dict(line.key),
                     self.along: point.load,
+                    "reads": self.reads(point),
                     f"throughput, {unit.label}": point.rate.median / unit.divisor,
                     f"low, {unit.label}": point.rate.low / unit.divisor,
                     f"high, {unit.label}": point.rate.high / unit.divisor,
