@@ -55,8 +55,8 @@ STUDIES: dict[str, Analysis] = {
         {"storage_nodes": 2}, {"metric": "bandwidth"},
     ),
     "response": Analysis(
-        "Throughput against latency", "questions.response:response", factors=("rate", "iodepth"),
-        metric="latency_p99",
+        "Throughput against latency", "questions.response:response",
+        factors=("load", "rate", "iodepth"), metric="latency_p99",
     ),
     "bottleneck": Analysis(
         "Where bandwidth stops growing", "questions.bottleneck.bottleneck:bottleneck",

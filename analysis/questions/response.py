@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LOADS = ("rate", "iodepth", "threads", "processes_per_node", "processes")
+LOADS = ("load", "rate", "iodepth", "threads", "processes_per_node", "processes")
 LATENCIES = tuple(name for name, metric in METRICS.items() if metric.quantity == "time")
 BUSY = "cpu_busy"  # share of the client nodes' CPUs
 FEWEST = 3  # loads with a latency: of fewer no knee is one
@@ -153,6 +153,7 @@ class Responses:
                 {
                     **dict(line.key),
                     self.along: point.load,
+                    "reads": self.reads(point),
                     f"throughput, {unit.label}": point.rate.median / unit.divisor,
                     f"low, {unit.label}": point.rate.low / unit.divisor,
                     f"high, {unit.label}": point.rate.high / unit.divisor,

@@ -23,6 +23,7 @@ COLUMNS = {
     "achieved_rate": ("s-1", "open loop: operations begun by the end of the arrivals / that time"),
     "backlog": ("1", "open loop: operations due and not begun at the end of the arrivals"),
     "unplayed": ("1", "open loop: operations due and never begun"),
+    "closed_loop_rate": ("s-1", "load: operations / window of the closed loop it is a share of"),
     "service_mean": ("s", "open loop: mean time from the call of an operation to its end"),
     "service_min": ("s", "open loop: smallest such time"),
     "service_max": ("s", "open loop: largest such time"),
@@ -43,6 +44,7 @@ class OpenLoop(Stored):
     due: int  # operations before the end of the arrivals
     backlog: int  # of these not begun at that moment
     unplayed: int  # of these not begun at all
+    closed_loop_rate: float | None = None  # of which the rate is a share: operations per second
 
     @property
     def offered(self) -> float:
@@ -64,12 +66,15 @@ class OpenLoop(Stored):
 
     def columns(self) -> Mapping[str, float]:
         """Those of COLUMNS that histograms do not give."""
-        return {
+        columns: dict[str, float] = {
             "offered_rate": self.offered,
             "achieved_rate": self.achieved,
             "backlog": self.backlog,
             "unplayed": self.unplayed,
         }
+        if self.closed_loop_rate is not None:
+            columns["closed_loop_rate"] = self.closed_loop_rate
+        return columns
 
 
 def open_loop(facts: JsonObject) -> OpenLoop | None:

@@ -307,6 +307,17 @@ class Defaults(Section):
     )
 
 
+# percent of what a closed loop does, for a factor `load: ladder`
+LADDER = (5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100)
+
+
+def _laddered(value: Any) -> Any:
+    """With the ladder's levels where its name stands for them."""
+    if isinstance(value, dict) and value.get("load") == "ladder":
+        return {**value, "load": list(LADDER)}
+    return value
+
+
 class Campaign(Defaults):
     """A campaign as one YAML file states it."""
 
@@ -315,10 +326,13 @@ class Campaign(Defaults):
     seed: Seed | None = Field(default=None, description="drawn and stored if absent")
     targets: dict[Name, Target] = Field(min_length=1, description="storage systems under test")
     workloads: dict[Name, WorkloadEntry] = Field(min_length=1, description="what is done")
-    factors: dict[str, Annotated[tuple[Level, ...], Field(min_length=1)]] = Field(
+    factors: Annotated[
+        dict[str, Annotated[tuple[Level, ...], Field(min_length=1)]], BeforeValidator(_laddered)
+    ] = Field(
         default={},
         description="name -> levels; every combination is a case.  A factor is an option of a "
-        "workload, a field of the geometry, cache, device_state, or a cluster factor of a backend",
+        "workload, a field of the geometry, cache, device_state, or a cluster factor of a backend; "
+        "`load: ladder` stands for twelve loads from 5 to 100",
     )
     exclude: tuple[Annotated[dict[str, Level], Field(min_length=1)], ...] = Field(
         default=(),

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, cast
 
 from pydantic import ValidationError
@@ -150,6 +150,7 @@ class Planned:
     coordinates: JsonObject  # every factor, option, attribute; defaults filled in
     realised: Mapping[str, str] = field(default_factory=dict)  # coordinate -> hardware, emulated
     reference: bool = False
+    closed_loop: str = ""  # id of the case that is run before, as its rate is a share of that one's
     work: Workload | None = field(default=None, compare=False, repr=False)
 
 
@@ -184,6 +185,7 @@ def expand(settings: Settings, members: Members) -> Cases:
                 earlier = planned.setdefault(item.case.case_id, item)
                 if earlier is not item:
                     expansion.complain(("workloads", entry.name), _twin_text(earlier, item))
+    planned = expansion.closed_loops | planned
     problems = list(expansion.problems.values()) or list(exclusions.idle())
     if not planned and not problems:
         problems.append(settings.tree.problem(("exclude",), "leaves no combination"))
@@ -251,6 +253,7 @@ class _Expansion:
         self.exclusions = exclusions
         self.excluded = 0
         self.problems: dict[KeyPath, Problem] = {}  # one for each place is enough
+        self.closed_loops: dict[str, Planned] = {}  # case id -> what loads are shares of
         self.works: dict[tuple[str, tuple[tuple[str, int], ...]], _Work | None] = {}
         self.clusters: dict[tuple[str, str], _Cluster] = {}
 
@@ -275,7 +278,12 @@ class _Expansion:
                 continue
             work = self._work(entry, axes_here, picks)
             if work is not None:
-                yield _planned(entry, target, cluster, draft, geometry, work)
+                planned = _planned(entry, target, cluster, draft, geometry, work)
+                if (closed := work.work.closed_loop) is not None:
+                    first = _planned(entry, target, cluster, draft, geometry, _checked(closed))
+                    planned = replace(planned, closed_loop=first.case.case_id)
+                    self.closed_loops[first.case.case_id] = first
+                yield planned
 
     def _cluster(self, target: TargetMember, level: Level) -> _Cluster:
         """What the target is like at a level; a bed that cannot be is left to the matrix."""
@@ -332,11 +340,7 @@ class _Expansion:
             for detail in error.errors(include_url=False):
                 self._blame(entry, detail, chosen, levels)
             return None
-        return _Work(
-            entry.workload(options),
-            options.model_dump(mode="json", exclude_defaults=True),
-            options.model_dump(mode="json") | options.labels(),
-        )
+        return _checked(entry.workload(options))
 
     def _blame(
         self,
@@ -364,6 +368,15 @@ class _Expansion:
         given = ", ".join(f"{key}: {value}" for key, value in levels.items())
         levels_text = f" with {given[:120]}" if given else ""
         self.complain(where, f"{message} (workload {entry.name}{levels_text})")
+
+
+def _checked(work: Workload) -> _Work:
+    options = work.options
+    return _Work(
+        work,
+        options.model_dump(mode="json", exclude_defaults=True),
+        options.model_dump(mode="json") | options.labels(),
+    )
 
 
 def _planned(
@@ -405,7 +418,7 @@ def _planned(
         coordinates,
         cluster.realised,
         target.reference,
-        work.work,
+        work=work.work,
     )
 
 

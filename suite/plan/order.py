@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fsmatrix.results.evidence.values import Level
@@ -93,7 +93,8 @@ def plots(
     """All plots in order: in each block (or each of `only`) every plot once.
 
     The plots of a block are in random order.  Inside a plot the repetitions follow each
-    other, each a pass over the plot's cases in a fresh random order.
+    other, each a pass over the plot's cases in a fresh random order; only what loads are shares
+    of comes before the first of these.
     """
     numbers = blocks(repetitions, block)
     for number in numbers if only is None else only:
@@ -103,7 +104,9 @@ def plots(
             runs = tuple(
                 (cases[case_id], repetition)
                 for repetition in inside
-                for case_id in shuffled(cases, seed, number, key.id, repetition)
+                for case_id in _closed_first(
+                    cases, shuffled(cases, seed, number, key.id, repetition)
+                )
             )
             yield Plot(number, f"b{number:03d}-{key.target}-{key.id}", key, runs)
 
@@ -162,13 +165,31 @@ def _part(plan: Groups, index: int, shares: int) -> Groups:
     pieces = _shares([len(cases) for cases in plan.values()], shares)
     for (key, cases), share in zip(plan.items(), pieces, strict=True):
         if index < share:
-            share_of_cases = cases[index::share]
+            share_of_cases = _apart(cases, index, share)
             part = f"{index + 1}of{share}" if share > 1 else ""
             return (
                 {PlotKey(**(vars(key) | {"part": part})): share_of_cases} if share_of_cases else {}
             )
         index -= share
     return {}
+
+
+def _apart(cases: Sequence[Planned], index: int, share: int) -> list[Planned]:
+    """Every share-th case from `index` on; loads stay together with what they are shares of."""
+    ladders: dict[str, list[Planned]] = {}
+    for planned in cases:
+        ladders.setdefault(planned.closed_loop or planned.case.case_id, []).append(planned)
+    return [planned for ladder in list(ladders.values())[index::share] for planned in ladder]
+
+
+def _closed_first(cases: Mapping[str, Planned], ids: Iterable[str]) -> list[str]:
+    """In this order, but what a load is a share of stands before the first such load."""
+    ordered: dict[str, None] = {}
+    for case_id in ids:
+        if (first := cases[case_id].closed_loop) in cases:
+            ordered.setdefault(first)
+        ordered.setdefault(case_id)
+    return list(ordered)
 
 
 def _shares(weights: Sequence[int], n: int) -> list[int]:

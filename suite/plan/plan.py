@@ -59,7 +59,7 @@ def only(cases: Iterable[Planned], expressions: Sequence[str]) -> list[Planned]:
 
     Different keys must all match; of values given for one key any may.  `workload` is also
     the name of a workload entry, `case` the case's id.  CampaignError for an unknown key or
-    a selection that leaves nothing.
+    a selection that leaves nothing.  What a load is a share of comes with it.
     """
     chosen = list(cases)
     if not expressions:
@@ -77,7 +77,8 @@ def only(cases: Iterable[Planned], expressions: Sequence[str]) -> list[Planned]:
     ]
     if not kept:
         raise refuse(Origin(source), "", _nothing(chosen, wanted))
-    return kept
+    ids = {planned.case.case_id for planned in kept} | {planned.closed_loop for planned in kept}
+    return [planned for planned in chosen if planned.case.case_id in ids]
 
 
 def _nothing(chosen: Sequence[Planned], wanted: Mapping[str, Sequence[str]]) -> str:

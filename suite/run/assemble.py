@@ -201,6 +201,7 @@ class RunSpec:
     realised: Mapping[str, str] = field(default_factory=dict)  # factor -> hardware, emulated
     limits: Limits | None = None  # of suite/plan/estimate.py
     engine_before: str = ""  # the engine's version when the campaign began, if it was another
+    closed_loop: str = ""  # id of the case that its rate is a share of
     batch_job: str = ""  # id of the batch system's job that this is part of
 
     @property

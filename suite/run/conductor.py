@@ -32,6 +32,7 @@ from fsmatrix.results.units import plural
 from fsmatrix.suite.cases.target import PlannedTestbed, down_all
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.plan.estimate import short_of_room
+from fsmatrix.suite.run import loads
 from fsmatrix.suite.run.assemble import RunSpec, Settings, reason_of
 from fsmatrix.suite.run.environment import SessionContext, gather
 from fsmatrix.suite.run.events import Event, Facts, Listener
@@ -358,6 +359,14 @@ class Conductor:
         self.store.require()
         if reason := self.lock_lost():
             raise StoreError(self.store.directory, reason)
+        if spec.closed_loop:
+            self.records.flush()
+            try:
+                spec = loads.measured(self.store, spec)
+            except loads.LoadUnknown as error:
+                todo.pop(0)
+                self._give_up([spec], str(error))
+                return
         facts = Facts(run=spec.name, coordinates=spec.coordinates)
         self.tell(Event("run", f"{spec.name} {spec.case.target} {spec.case.workload}", facts))
         record, broken = runner.run(spec)

@@ -316,6 +316,7 @@ def _spec(
         attachment=attachment,
         campaign_seed=plan.seed,
         realised=planned.realised,
+        closed_loop=planned.closed_loop,
         limits=estimate.of_target(
             plan.target(plot.target),
             plot.level,

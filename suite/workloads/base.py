@@ -130,6 +130,16 @@ class Workload(ABC):
         del usable
         return cls.engines[0]
 
+    @property
+    def closed_loop(self) -> Workload | None:
+        """The work of which this one's rate is a share, run before it in a block; None: none."""
+        return None
+
+    def measured(self, maxima: Mapping[str, float]) -> Workload:
+        """With what `closed_loop` did in this block: phase -> operations per second."""
+        del maxima
+        return self
+
     @abstractmethod
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
         """The steps of one run, in order."""

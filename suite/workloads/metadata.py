@@ -19,8 +19,8 @@ from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case
 from fsmatrix.results.units import Size, format_size
 from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.base import Footprint, Output, Step, Stream, Workload, WorkloadOptions
-from fsmatrix.suite.workloads.openloop import OpenLoopOptions, paced, told
+from fsmatrix.suite.workloads.base import Footprint, Output, Step, Stream, WorkloadOptions
+from fsmatrix.suite.workloads.openloop import OpenLoopOptions, OpenLoopWorkload, paced
 from fsmatrix.suite.workloads.streams import metadata as streams
 from fsmatrix.suite.workloads.streams.metadata import Task
 
@@ -96,7 +96,7 @@ class MetadataOptions(OpenLoopOptions):
         return streams.directories(self.depth, self.branching)
 
 
-class Metadata(Workload):
+class Metadata(OpenLoopWorkload):
     """Creates, looks at, renames and removes files and directories by the built-in player."""
 
     name: ClassVar[str] = "metadata"
@@ -107,6 +107,7 @@ class Metadata(Workload):
 
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:  # noqa: ARG002
         """The tree and what the phases miss as setup, then one timed step per phase."""
+        self.require_rate()
         parents = [] if not self.options.unique_dir else [self._root()]
         setup = [*parents, self._setup("tree")]
         setup += [self._setup(phase) for phase in self._missing()]
@@ -114,7 +115,7 @@ class Metadata(Workload):
 
     def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
         """The session's phases; operations count items, their number of calls is a fact."""
-        names = {STEP_NAMES.get(phase, phase): phase for phase in self.options.timed}
+        names = {_name(phase): phase for phase in self.options.timed}
         phases = []
         for output in outputs:
             if output.phase is None:
@@ -129,7 +130,7 @@ class Metadata(Workload):
                     facts={**phase.facts, **facts},
                 )
             )
-        return told(Parsed(phases=tuple(phases)), case, self.options)
+        return self.told(Parsed(phases=tuple(phases)), case)
 
     def refusal(self, case: Case) -> str:
         """Why this case cannot be run (empty: it can)."""
@@ -145,7 +146,7 @@ class Metadata(Workload):
                     f"{geometry.threads} threads without any work"
                 )
         for phase in options.timed:
-            if text := options.misfit_of_rate(case, self._arrival_seconds(case, phase)):
+            if text := self.misfit_of_rate(case, _name(phase), self._arrival_seconds(case, phase)):
                 return text
         if options.unique_dir and options.tree * geometry.processes > MOST_DIRECTORIES * 10:
             return (
@@ -220,16 +221,16 @@ class Metadata(Workload):
 
     def _arrival_seconds(self, case: Case, phase: str) -> float:
         """How long the items of a phase are due at a rate; 0 without one."""
-        rate = self.options.of_process(case)
+        rate = self.of_process(case, _name(phase))
         return self.options.items(phase) / rate if rate else 0.0
 
     def _timed(self, case: Case, phase: str) -> Step:
-        arrivals = self.options.arrivals_of(case, self._arrival_seconds(case, phase))
+        arrivals = self.arrivals_of(case, _name(phase), self._arrival_seconds(case, phase))
         closed = self._task(phase)
         task = replace(closed, arrivals=arrivals)
         stream = paced(self._stream(task, metadata=True), arrivals, endless=False)
         return Step(
-            STEP_NAMES.get(phase, phase),
+            _name(phase),
             "rank",
             "timed",
             stream,
@@ -237,3 +238,8 @@ class Metadata(Workload):
             files=(streams.ROOT,),
             ceiling=self._stream(closed, metadata=True),
         )
+
+
+def _name(phase: str) -> str:
+    """Of the step and of the phase in the record."""
+    return STEP_NAMES.get(phase, phase)

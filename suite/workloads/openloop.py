@@ -1,24 +1,48 @@
-"""Open loops of `pattern` and `metadata`: options, the arrivals they mean, what came of them."""
+"""Open loops of `pattern` and `metadata`: options, the arrivals they mean, what came of them.
+
+A rate is given, or is a share (`load`) of what the same work does in a closed loop: that run comes
+before, in the same block, and the rates of its phases are then given to this work (`measured`).
+"""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from fsmatrix.results.evidence.openloop import BEGUN, DUE, FACT, PLAYED, SPAN, OpenLoop
 from fsmatrix.results.evidence.values import inside, number
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case, Phase
-from fsmatrix.suite.workloads.base import Stream, WorkloadOptions
+from fsmatrix.suite.workloads.base import Stream, Workload, WorkloadOptions
 from fsmatrix.suite.workloads.streams.arrivals import LEAD_NS, Arrivals
 
 MOST_RATE = 1e9  # operations per second of all workers
 MOST_OF_THREAD = 1e7  # a thread of the C player begins no more, on a driver that does nothing
 LONGEST = 1e6  # seconds of arrivals: twelve days
 LATE_SHARE, LATE_SECONDS = 0.1, 5.0  # what is late is played so long after the arrivals' end
+LEAST_LOAD, MOST_LOAD = 5.0, 100.0  # percent; a share that is written as a fraction is refused
+
+
+def _percent(value: Any) -> Any:
+    """A number of percent from "50%" or 50; ValueError for one that is no share."""
+    if isinstance(value, str):
+        text = value.strip().removesuffix("%")
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError(f"a number of percent such as 50 or 50%, not {value!r}") from None
+    wrong = isinstance(value, bool) or not isinstance(value, int | float)
+    if not wrong and not LEAST_LOAD <= value <= MOST_LOAD:
+        raise ValueError(
+            f"a share of the closed loop's rate from {LEAST_LOAD:g} to {MOST_LOAD:g} (percent), "
+            f"not {value:g}"
+        )
+    return value
 
 
 class OpenLoopOptions(WorkloadOptions):
@@ -39,6 +63,12 @@ class OpenLoopOptions(WorkloadOptions):
         "campaign's seed",
     )
 
+    load: Annotated[float, BeforeValidator(_percent), Field(strict=True)] | None = Field(
+        default=None,
+        description="instead of a rate, percent (5 to 100) of the operations per second of the "
+        "same case in a closed loop, which is run before it in each block",
+    )
+
     @field_validator("rate_per")
     @classmethod
     def _total(cls, value: Literal["total", "process"] | None) -> Literal["process"] | None:
@@ -52,29 +82,66 @@ class OpenLoopOptions(WorkloadOptions):
 
     @model_validator(mode="after")
     def _only_with_a_rate(self) -> OpenLoopOptions:
+        if self.rate is not None and self.load is not None:
+            raise ValueError("give load or rate, not both")
         given = [name for name in ("rate_per", "arrivals") if name in self.model_fields_set]
-        if self.rate is None and any(getattr(self, name) is not None for name in given):
+        given = [name for name in given if getattr(self, name) is not None]
+        if not self.is_open and given:
             raise ValueError(f"{' and '.join(given)}: only with a rate")
+        if self.load is not None and self.rate_per is not None:
+            raise ValueError("rate_per: a load is a share of what all processes do together")
         return self
 
-    def of_process(self, case: Case) -> float:
-        """Operations per second of each process; 0 without a rate."""
-        return (self.rate or 0.0) / (1 if self.rate_per else case.geometry.processes)
+    @property
+    def is_open(self) -> bool:
+        """Whether operations are due at a rate."""
+        return self.rate is not None or self.load is not None
 
-    def arrivals_of(self, case: Case, seconds: float) -> Arrivals | None:
+
+class OpenLoopWorkload(Workload):
+    """A workload whose timed phases may have a rate.  Operations are what a phase counts."""
+
+    options: OpenLoopOptions
+    _maxima: Mapping[str, float] = {}  # phase -> operations per second in a closed loop
+
+    @property
+    def closed_loop(self) -> Self | None:
+        """The same as fast as possible, of which a `load` is a share; None without one."""
+        if self.options.load is None:
+            return None
+        return type(self)(self.options.model_copy(update={"load": None, "arrivals": None}))
+
+    def measured(self, maxima: Mapping[str, float]) -> Self:
+        """With what the closed loop did in the same block: phase -> operations per second."""
+        work = copy.copy(self)
+        work._maxima = maxima
+        return work
+
+    def require_rate(self) -> None:
+        """ValueError if the closed loop was not measured: this would be one."""
+        if self.options.load is not None and not self._maxima:
+            raise ValueError("load: what the closed loop reached is not known")
+
+    def of_process(self, case: Case, phase: str) -> float:
+        """Operations per second of each process; 0 without a rate, or before it is known."""
+        options = self.options
+        if options.load is not None:
+            return self._maxima.get(phase, 0.0) * options.load / 100 / case.geometry.processes
+        return (options.rate or 0.0) / (1 if options.rate_per else case.geometry.processes)
+
+    def arrivals_of(self, case: Case, phase: str, seconds: float) -> Arrivals | None:
         """Those of a phase in which operations are due for so long; None without a rate."""
-        if self.rate is None:
+        rate = self.of_process(case, phase)
+        if not rate:
             return None
         until = LEAD_NS + round(seconds * 1e9)
-        poisson = self.arrivals == "poisson"
-        return Arrivals(rate=self.of_process(case), poisson=poisson, until=until)
+        return Arrivals(rate=rate, poisson=self.options.arrivals == "poisson", until=until)
 
-    def misfit_of_rate(self, case: Case, seconds: float) -> str:
+    def misfit_of_rate(self, case: Case, phase: str, seconds: float) -> str:
         """Why a phase whose arrivals take so long cannot be (empty: it can)."""
-        if self.rate is None:
+        each = self.of_process(case, phase) / case.geometry.threads
+        if not each:
             return ""
-        threads = case.geometry.threads
-        each = self.of_process(case) / threads
         if each > MOST_OF_THREAD:
             return (
                 f"rate: {each:g} operations per second of each thread are more than the player can "
@@ -89,6 +156,30 @@ class OpenLoopOptions(WorkloadOptions):
             return f"rate: the operations would be due for {seconds:.3g} s; at most {LONGEST:g} s"
         return ""
 
+    def told(self, parsed: Parsed, case: Case) -> Parsed:
+        """The phases, with what their ranks counted of the open loop put into a fact."""
+        phases = tuple(self._told(phase, case) for phase in parsed.phases)
+        return replace(parsed, phases=phases) if self.options.is_open else parsed
+
+    def _told(self, phase: Phase, case: Case) -> Phase:
+        facts = dict(phase.facts)
+        counts = inside(facts.pop("tallies", {}))
+        if DUE not in counts:
+            return phase
+        # opening files, which is over when the first operation may be due, is not in the window
+        start = np.maximum(phase.start, LEAD_NS / 1e9)
+        due, span, begun, played = (int(number(counts[n])) for n in (DUE, SPAN, BEGUN, PLAYED))
+        facts[FACT] = OpenLoop(
+            rate=self.of_process(case, phase.name) * case.geometry.processes,
+            arrivals=self.options.arrivals or "constant",
+            seconds=span / 1e9 / case.geometry.processes,
+            due=due,
+            backlog=max(due - begun, 0),
+            unplayed=max(due - played, 0),
+            closed_loop_rate=self._maxima.get(phase.name),
+        ).document()
+        return replace(phase, start=start, facts=facts)
+
 
 def paced(stream: Stream, arrivals: Arrivals | None, *, endless: bool) -> Stream:
     """The stream as an open loop; of an endless one what is late is played for a bounded time."""
@@ -97,28 +188,3 @@ def paced(stream: Stream, arrivals: Arrivals | None, *, endless: bool) -> Stream
     end = arrivals.until / 1e9
     limit = end + max(LATE_SECONDS, LATE_SHARE * end) if endless else 0.0
     return replace(stream, arrivals_end=end, seconds=limit, wear_out=0.0)
-
-
-def told(parsed: Parsed, case: Case, options: OpenLoopOptions) -> Parsed:
-    """The phases, with what their ranks counted of the open loop put into a fact."""
-    phases = tuple(_told(phase, case, options) for phase in parsed.phases)
-    return replace(parsed, phases=phases) if options.rate is not None else parsed
-
-
-def _told(phase: Phase, case: Case, options: OpenLoopOptions) -> Phase:
-    facts = dict(phase.facts)
-    counts = inside(facts.pop("tallies", {}))
-    if DUE not in counts or options.rate is None:
-        return phase
-    # opening files, which is over when the first operation may be due, is no part of the window
-    start = np.maximum(phase.start, LEAD_NS / 1e9)
-    due, span, begun, played = (int(number(counts[n])) for n in (DUE, SPAN, BEGUN, PLAYED))
-    facts[FACT] = OpenLoop(
-        rate=options.of_process(case) * case.geometry.processes,
-        arrivals=options.arrivals or "constant",
-        seconds=span / 1e9 / case.geometry.processes,
-        due=due,
-        backlog=max(due - begun, 0),
-        unplayed=max(due - played, 0),
-    ).document()
-    return replace(phase, start=start, facts=facts)

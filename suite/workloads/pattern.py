@@ -26,8 +26,8 @@ from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case
 from fsmatrix.results.units import Duration, PositiveSize, format_size
 from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.base import Footprint, Output, Step, Stream, Workload, WorkloadOptions
-from fsmatrix.suite.workloads.openloop import OpenLoopOptions, paced, told
+from fsmatrix.suite.workloads.base import Footprint, Output, Step, Stream, WorkloadOptions
+from fsmatrix.suite.workloads.openloop import OpenLoopOptions, OpenLoopWorkload, paced
 from fsmatrix.suite.workloads.streams.pattern import Task, name_of, part_of, reads_of
 
 # Options of the workload `pattern`: what is read or written, in which order and pieces.
@@ -86,7 +86,7 @@ class PatternOptions(OpenLoopOptions):
             raise ValueError("seconds (more than 0) and fixed: time belong together")
         if self.wear_out and self.fixed != "time":
             raise ValueError("wear_out needs fixed: time")
-        if self.wear_out and self.rate is not None:
+        if self.wear_out and self.is_open:
             raise ValueError("wear_out: with a rate each process has its own operations to play")
         if self.direct and (problem := self.misaligned()):
             raise ValueError(problem)
@@ -127,7 +127,7 @@ class PatternOptions(OpenLoopOptions):
 GENERATOR = "fsmatrix.suite.workloads.streams.pattern:generate"
 
 
-class Pattern(Workload):
+class Pattern(OpenLoopWorkload):
     """Reads, writes and mixtures by the built-in player."""
 
     name: ClassVar[str] = "pattern"
@@ -140,6 +140,7 @@ class Pattern(Workload):
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
         """Setup if files must be there, the timed step, and a check that reads writes back."""
         del engine
+        self.require_rate()
         options = self.options
         task = _placed(self._task(case), access)
         files = (
@@ -184,14 +185,14 @@ class Pattern(Workload):
 
     def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
         """The phases that the session made, and what became of the rate."""
-        return told(super().parse(case, outputs), case, self.options)
+        return self.told(super().parse(case, outputs), case)
 
     def refusal(self, case: Case) -> str:
         """Why this case cannot be run (empty: it can)."""
         for problem in (self._shift, self._division, self._repetition):
             if text := problem(case):
                 return text
-        if text := self.options.misfit_of_rate(case, self._arrival_seconds(case)):
+        if text := self.misfit_of_rate(case, self.options.operation, self._arrival_seconds(case)):
             return text
         return self.options.misaligned() if case.cache == "bypass" else ""
 
@@ -284,18 +285,18 @@ class Pattern(Workload):
             verify=options.verify,
             endless=timed,
             evict=timed and case.cache == "cold" and options.operation != "write",
-            arrivals=options.arrivals_of(case, self._arrival_seconds(case)),
+            arrivals=self.arrivals_of(case, self.options.operation, self._arrival_seconds(case)),
         )
 
     def _arrival_seconds(self, case: Case) -> float:
         """The fixed time, or how long the work is due at a rate; 0 without both."""
-        options = self.options
-        if options.fixed == "time" or options.rate is None:
+        options, rate = self.options, self.of_process(case, self.options.operation)
+        if options.fixed == "time" or not rate:
             return options.seconds
         share = -(-options.bytes // options.chunk)
         if options.bytes_total is not None:
             share = -(-share // case.geometry.processes)
-        return share / options.of_process(case)
+        return share / rate
 
     def _prepare(self, case: Case) -> Task:
         """Write every byte once, buffered, and sync it."""

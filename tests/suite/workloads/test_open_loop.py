@@ -28,7 +28,6 @@ from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.session.messages import Stream
 from fsmatrix.suite.session.stream import Played, Source, play_paced
 from fsmatrix.suite.workloads.metadata import Metadata, MetadataOptions
-from fsmatrix.suite.workloads.openloop import told
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 from fsmatrix.suite.workloads.streams import metadata, pattern
 from fsmatrix.suite.workloads.streams.arrivals import LEAD_NS, Arrivals, Schedule
@@ -544,7 +543,7 @@ def test_what_ranks_counted_becomes_a_fact_of_the_phase() -> None:
         "read", two, two + 11, ints, ints, ints * 0, facts={"tallies": counts, "clock": "tsc"}
     )
     options = PatternOptions.model_validate({**TIMED, "arrivals": "poisson"})
-    (made,) = told(Parsed(phases=(phase,)), case_of(processes_per_node=2), options).phases
+    (made,) = Pattern(options).told(Parsed(phases=(phase,)), case_of(processes_per_node=2)).phases
     loop = open_loop(made.facts)
     assert loop is not None
     assert (loop.rate, loop.arrivals, loop.seconds) == (1000, "poisson", 9.95)
