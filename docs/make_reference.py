@@ -22,8 +22,8 @@ from fsmatrix.backends.daos.levels import DaosLevelOptions, DaosPreparedPool
 from fsmatrix.backends.local.devices.bare.backend import EmulatedDevice
 from fsmatrix.backends.local.devices.emulated import EmulatedOptions, Rates
 from fsmatrix.backends.local.mounts.cleaner import CleanerOptions
-from fsmatrix.backends.testbed.ceph.options import CephTestbedOptions
-from fsmatrix.backends.testbed.daos.options import DaosTestbedOptions
+from fsmatrix.backends.testbed.ceph_options import CephTestbedOptions
+from fsmatrix.backends.testbed.daos_bringup import DaosTestbedOptions
 from fsmatrix.results import units
 from fsmatrix.suite.campaign import campaign, site
 from fsmatrix.suite.registry import WORKLOADS

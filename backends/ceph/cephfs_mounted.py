@@ -42,8 +42,8 @@ from fsmatrix.backends.local.directory import place_refusal
 from fsmatrix.backends.local.mounts import fuse, mounting
 from fsmatrix.backends.local.mounts.client_mount import ClientMount, require_marker
 from fsmatrix.backends.local.provenance import path_of
-from fsmatrix.backends.system.files.trusted import shared_refusal
 from fsmatrix.backends.system.mounts import Mount, mount_of, mounted_at, mounts
+from fsmatrix.backends.system.trusted import shared_refusal
 from fsmatrix.results.evidence.values import Json, JsonObject, inside, text
 
 # What the backends on CephFS share: they work in a directory of the suite's own (see own).

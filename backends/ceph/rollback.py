@@ -7,7 +7,6 @@ from pathlib import Path
 from fsmatrix.backends.ceph.levels import levelstate
 from fsmatrix.backends.ceph.mounts import FUSE, Mounted, evict_session, is_ours
 from fsmatrix.backends.ceph.places import spaces, trees
-from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.journal.proof import (
     POINT,
     Facts,
@@ -15,6 +14,7 @@ from fsmatrix.backends.journal.proof import (
     NotProvenOurs,
     OwnershipScope,
     Stage,
+    carries,
     of_server_thing,
 )
 from fsmatrix.backends.journal.rollback import not_unmounted

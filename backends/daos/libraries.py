@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.system import elf, tools
-from fsmatrix.backends.system.files.trusted import distrust_file
+from fsmatrix.backends.system.trusted import distrust_file
 
 CLIENT = ("libdaos.so.2", "libdfs.so")
 _CACHE = re.compile(r"=> (/.*)$", re.MULTILINE)

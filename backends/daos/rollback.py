@@ -6,7 +6,6 @@ from pathlib import Path
 
 from fsmatrix.backends.daos import containers, levels, libraries, trees
 from fsmatrix.backends.daos.mounts import dfuse_mount
-from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.journal.proof import (
     POINT,
     Facts,
@@ -14,6 +13,7 @@ from fsmatrix.backends.journal.proof import (
     NotProvenOurs,
     OwnershipScope,
     Stage,
+    carries,
     of_server_thing,
 )
 from fsmatrix.backends.journal.rollback import not_unmounted

@@ -28,9 +28,9 @@ from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import clients, deployment, provenance
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import devices
-from fsmatrix.backends.system.files.trusted import shared_refusal
-from fsmatrix.backends.system.files.written import expand, wrong
+from fsmatrix.backends.system.files import expand, wrong_path
 from fsmatrix.backends.system.mounts import Mount, mount_of
+from fsmatrix.backends.system.trusted import shared_refusal
 from fsmatrix.results.evidence.target import MEMORY_TYPES, Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
 
@@ -50,7 +50,7 @@ class DirectoryOptions(BackendOptions):
     @field_validator("path")
     @classmethod
     def _path(cls, value: str) -> str:
-        if reason := wrong(value):
+        if reason := wrong_path(value):
             raise ValueError(reason)
         return value
 

@@ -28,8 +28,8 @@ from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import deployment, provenance
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import path_of
-from fsmatrix.backends.system.files.trusted import shared_refusal
 from fsmatrix.backends.system.mounts import mount_of
+from fsmatrix.backends.system.trusted import shared_refusal
 from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
 from fsmatrix.results.process import boot_id

@@ -18,8 +18,8 @@ from fsmatrix.results.evidence.values import JsonObject, inside, objects, text, 
 NOT_AS_ASKED = 1  # status of `status` (not up) and of `down` (something was left alone)
 # each has up, status and down
 _MODULES = {
-    "ceph": "fsmatrix.backends.testbed.ceph.testbed",
-    "daos": "fsmatrix.backends.testbed.daos.testbed",
+    "ceph": "fsmatrix.backends.testbed.ceph_testbed",
+    "daos": "fsmatrix.backends.testbed.daos_testbed",
     "slurm": "fsmatrix.slurm.testbed.testbed",
 }
 

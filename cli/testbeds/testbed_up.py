@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from fsmatrix.backends.testbed.base import BaseTestbed
-    from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
-    from fsmatrix.backends.testbed.daos.testbed import DaosTestbed
+    from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
+    from fsmatrix.backends.testbed.daos_testbed import DaosTestbed
     from fsmatrix.backends.testbed.home import Step
     from fsmatrix.slurm.testbed.testbed import SlurmTestbed
 
@@ -72,7 +72,7 @@ def ceph(
 
     Example: fsmatrix testbed up ceph --nodes 3 --osds-per-node 2 --interface sata --network 1Gbit
     """
-    from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+    from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 
     _bring_up(
         CephTestbed,
@@ -116,7 +116,7 @@ def daos(
 
     Example: fsmatrix testbed up daos --nodes 2
     """
-    from fsmatrix.backends.testbed.daos.testbed import DaosTestbed
+    from fsmatrix.backends.testbed.daos_testbed import DaosTestbed
 
     _bring_up(
         DaosTestbed,

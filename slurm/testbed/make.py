@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.testbed import daemons, process
+from fsmatrix.backends.testbed import daemons
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.home import Home, Kind, Steps
 from fsmatrix.results.evidence.values import Json
@@ -267,7 +267,7 @@ def note_namespace(home: Home, entry: Entry) -> None:
 
     CephError (a BackendError) if slurmd ended before it had one.
     """
-    while (name := namespace(process.pid_of(entry))) in ("", namespace("self")):
+    while (name := namespace(daemons.pid_of(entry))) in ("", namespace("self")):
         daemons.check(home, [entry])  # unshare(1) has not got so far yet
         time.sleep(_POLL)
     home.journal.begin("uts", node=entry.facts["role"], name=name)
@@ -302,9 +302,9 @@ def node_problems(states: dict[str, str], options: SlurmTestbedOptions) -> list[
     ]
 
 
-def look_at(pid: str) -> process.Seen | None:
+def look_at(pid: str) -> daemons.Seen | None:
     """A process; None if it is gone or only its exit status is left."""
-    seen = process.look(int(pid))
+    seen = daemons.look(int(pid))
     return None if seen is None or seen.state in "ZX" else seen
 
 

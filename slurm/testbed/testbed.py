@@ -33,8 +33,8 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.system.rights import Capability, has
-from fsmatrix.backends.testbed import daemons, process
+from fsmatrix.backends.system.libc import Capability, has
+from fsmatrix.backends.testbed import daemons
 from fsmatrix.backends.testbed.base import LEFT, BaseTestbed, end_daemons, lacking, left_alone
 from fsmatrix.backends.testbed.daemons import Daemon
 from fsmatrix.backends.testbed.home import Home, Steps
@@ -70,11 +70,11 @@ def end(home: Home, entries: list[Entry]) -> list[str]:
     is a job's if it is in the UTS namespace of one of the test bed's nodes.  If anything is left
     alone, all stays in the journal.  BackendError if this process itself is one of the jobs.
     """
-    daemons = [entry for entry in entries if entry.kind == "process"]
+    started = [entry for entry in entries if entry.kind == "process"]
     with ExitStack() as held:
         nodes = _namespaces(home, entries, held)
-        lines = _cancel(home, daemons)
-        lines += end_daemons(daemons)[0]
+        lines = _cancel(home, started)
+        lines += end_daemons(started)[0]
         lines += _end_jobs(home, nodes)
     if not left_alone(lines):
         for entry in entries:
@@ -82,9 +82,9 @@ def end(home: Home, entries: list[Entry]) -> list[str]:
     return lines
 
 
-def _cancel(home: Home, daemons: list[Entry]) -> list[str]:
+def _cancel(home: Home, started: list[Entry]) -> list[str]:
     """Cancel all jobs, where slurmctld runs and answers; wait until they have ended."""
-    states = {entry.facts["role"]: process.ours(process.proven(entry)) for entry in daemons}
+    states = {entry.facts["role"]: daemons.ours(daemons.proven(entry)) for entry in started}
     controller = states.get("slurmctld")
     if controller is None or controller.state in "Tt":
         return []
@@ -117,7 +117,7 @@ def _namespaces(home: Home, here: list[Entry], held: ExitStack) -> set[str]:
     process itself is in one.
     """
     ours = namespace("self")
-    slurmds = [process.ours(process.proven(entry)) for entry in here if entry.kind == "process"]
+    slurmds = [daemons.ours(daemons.proven(entry)) for entry in here if entry.kind == "process"]
     pids = {seen.pid for seen in slurmds if seen is not None}
     written = {str(entry.facts["name"]) for entry in here if entry.kind == "uts"}
     if ours in written and _names_conf(home, os.getpid()):
@@ -138,7 +138,7 @@ def _namespaces(home: Home, here: list[Entry], held: ExitStack) -> set[str]:
 
 def _end_jobs(home: Home, nodes: set[str]) -> list[str]:
     """Kill all processes of the nodes, until there are none; and slurmctld's helper."""
-    killed, deadline = 0, time.monotonic() + process.GONE_WITHIN
+    killed, deadline = 0, time.monotonic() + daemons.GONE_WITHIN
     while left := [seen for seen in _processes() if _is_left(home, seen.pid, nodes)]:
         if time.monotonic() >= deadline:
             return [
@@ -171,7 +171,7 @@ def _kill(home: Home, pid: int, nodes: set[str]) -> int:
         os.close(handle)
 
 
-def _processes() -> Iterator[process.Seen]:
+def _processes() -> Iterator[daemons.Seen]:
     for folder in Path("/proc").glob("[0-9]*"):
         seen = look_at(folder.name)
         if seen is not None and seen.pid != os.getpid():
@@ -263,7 +263,7 @@ class SlurmTestbed(BaseTestbed[SlurmTestbedOptions]):
         """
         daemons.signal_daemon(self._home, "slurmctld", signal.SIGTERM)
         entry, deadline = daemons.entry_of(self._home, "slurmctld"), time.monotonic() + START_WITHIN
-        while process.ours(process.proven(entry)) is not None:
+        while daemons.ours(daemons.proven(entry)) is not None:
             if time.monotonic() >= deadline:
                 raise BackendError(f"{self.directory}: slurmctld does not end")
             time.sleep(_POLL)

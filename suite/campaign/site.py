@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, Field
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system.files.written import expand
+from fsmatrix.backends.system.files import expand
 from fsmatrix.backends.system.mounts import mounted_at
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import PositiveSize

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fsmatrix.backends.system.cgroups.memory import MemoryUse
+from fsmatrix.backends.system.cgroups import MemoryUse
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.suite.oltp import consistency

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fsmatrix.backends.journal.journal import Journal, limited
-from fsmatrix.backends.system.cgroups import memory
+from fsmatrix.backends.system import cgroups
 from fsmatrix.suite.oltp.account import OltpError, Task
 from fsmatrix.suite.oltp.answers import Answer
 
@@ -33,12 +33,12 @@ def within(task: Task, do: Callable[[Path | None], Answer]) -> Answer:
             raise
         if killed := _killed(folder):
             raise OltpError(killed)
-        return replace(answer, memory=memory.used(folder))
+        return replace(answer, memory=cgroups.memory_used(folder))
 
 
 def _killed(folder: Path) -> str:
     """That the memory was too little, in a sentence (empty: it was not)."""
-    use = memory.used(folder)
+    use = cgroups.memory_used(folder)
     if not use.oom_kills:
         return ""
     killed = "1 process" if use.oom_kills == 1 else f"{use.oom_kills} processes"

@@ -15,7 +15,7 @@ from pathlib import Path
 from fsmatrix.backends.base import Space, SpeedEstimate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.local.mounts import caution
-from fsmatrix.backends.system.files.trusted import temporary_refusal
+from fsmatrix.backends.system.trusted import temporary_refusal
 from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.record import digest
 from fsmatrix.results.registry import did_you_mean

@@ -16,7 +16,7 @@ from fsmatrix.backends.ceph import mounts
 from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.ceph.state import network
 from fsmatrix.backends.local.mounts import fuse
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 
 NAMES = ("rados", "libcephfs", "cephfs-fuse", "cephfs-kernel")
 

@@ -23,7 +23,7 @@ from fsmatrix.backends.player.base import Player, PlayerOptions
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from tests import asking, ceph_beds
 from tests.backends import daos_agent_double, daos_places, playing
 from tests.backends.ceph_places import DRIVER_NAMES, Place

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.testbed import process
+from fsmatrix.backends.testbed import daemons
 from fsmatrix.backends.testbed.base import LEFT
 from fsmatrix.cli.testbeds import testbed as cli
 from fsmatrix.slurm.testbed import make as testbed_make
@@ -284,7 +284,7 @@ def test_down_ends_jobs_and_what_they_left_and_nothing_else(
         plain.run("scancel", other)
 
 
-def sleepers() -> list[process.Seen]:
+def sleepers() -> list[daemons.Seen]:
     """All processes of sleep(1)."""
     seen = (testbed_make.look_at(folder.name) for folder in Path("/proc").glob("[0-9]*"))
     return [one for one in seen if one is not None and one.argv[0].endswith("sleep")]

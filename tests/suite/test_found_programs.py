@@ -102,7 +102,7 @@ BY_PATH = {  # modules that start programs, by a path that `tools.find` or this 
     *("backends/ceph/places/trees.py", "backends/daos/bindings.py"),
     *("backends/daos/together.py", "traces/importing/darshan.py"),  # sys.executable
     *("backends/local/mounts/cleaner.py", "suite/oltp/server.py", "suite/oltp/clients.py"),
-    *("backends/local/mounts/fuse.py", "backends/system/tools.py", "backends/testbed/process.py"),
+    *("backends/local/mounts/fuse.py", "backends/system/tools.py", "backends/testbed/daemons.py"),
     *("slurm/slurm.py", "suite/engines/base.py", "suite/launchers/mpirun.py"),
     *("suite/launchers/base.py", "suite/oltp/rows.py", "suite/session/client/client.py"),
     *("suite/session/players/subprocess_player.py", "suite/session/programs.py"),

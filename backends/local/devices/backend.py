@@ -35,9 +35,9 @@ from fsmatrix.backends.local.devices import emulated
 from fsmatrix.backends.local.devices.emulated import Adapter, DevicesOptions, attempt
 from fsmatrix.backends.local.directory import Directory, DirectoryOptions, space_of
 from fsmatrix.backends.system import devices
-from fsmatrix.backends.system.files.trusted import shared_refusal
-from fsmatrix.backends.system.files.written import expand
+from fsmatrix.backends.system.files import expand
 from fsmatrix.backends.system.mounts import mount_of
+from fsmatrix.backends.system.trusted import shared_refusal
 from fsmatrix.backends.system.workfolder import remove_tree
 from fsmatrix.results.evidence.target import NONE, Deployment, EmulatedDevices
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, positive, text, texts

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fsmatrix.backends.local import clients, provenance
-from fsmatrix.backends.system import devices, loopdev
+from fsmatrix.backends.system import devices
 from fsmatrix.backends.system.mounts import Mount, mount_of, option_values
 from fsmatrix.results.evidence.target import MEMORY_TYPES
 
@@ -70,7 +70,7 @@ def of_image(place: Path) -> Iterator[str]:
 
 
 def _of_loop(name: str, point: str) -> Iterator[str]:
-    if not loopdev.direct_io(name):
+    if not devices.loop_direct_io(name):
         yield (
             f"/dev/{name} below {point} works through the page cache of its image: "
             f"losetup --direct-io=on /dev/{name}"

@@ -18,8 +18,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fsmatrix.backends.errors import BackendError, ToolError
-from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.journal.proof import carries
 from fsmatrix.backends.local.mounts import fuse
 from fsmatrix.backends.system import tools
 from fsmatrix.results.evidence.values import JsonObject

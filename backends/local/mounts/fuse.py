@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from fsmatrix.backends.errors import BackendError, ToolError
-from fsmatrix.backends.journal.identity import SESSION
+from fsmatrix.backends.journal.proof import SESSION
 from fsmatrix.backends.system import libc, mounts, tools
 from fsmatrix.backends.system.tools import Overdue, within
 

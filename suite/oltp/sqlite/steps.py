@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fsmatrix.backends.system.rights import name_of
+from fsmatrix.backends.system.libc import name_of_user
 from fsmatrix.suite.oltp import clients, consistency, logs
 from fsmatrix.suite.oltp.account import SQLITE, SQLITE_DATA, OltpError, Task
 from fsmatrix.suite.oltp.answers import Answer, Checked, Loaded, Worked
@@ -65,7 +65,7 @@ def run(task: Task, database: Database, folder: Path) -> Worked:
     counted = logs.count(
         clients.logs(folder), virtual.NAMES, task.users, window, lag=bool(task.rate)
     )
-    account, sizes = name_of(os.geteuid()) or str(os.geteuid()), (before, database.size)
+    account, sizes = name_of_user(os.geteuid()) or str(os.geteuid()), (before, database.size)
     return counted.answer(began, account, settings, sizes, engine=SQLITE)
 
 

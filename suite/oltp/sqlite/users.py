@@ -16,8 +16,7 @@ from multiprocessing import connection as waiting
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 
-from fsmatrix.backends.system import libc
-from fsmatrix.backends.system.cgroups import memory
+from fsmatrix.backends.system import cgroups, libc
 from fsmatrix.suite.oltp.account import OltpError
 from fsmatrix.suite.oltp.clients import LOG, SCRIPTS, Users
 from fsmatrix.suite.oltp.rows import Constants
@@ -110,7 +109,7 @@ class User:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         libc.die_with(parent)
         if self.database.memory is not None:
-            memory.enter(self.database.memory)
+            cgroups.enter(self.database.memory)
         try:
             self.work(began)
         except (sqlite3.Error, LookupError) as error:

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
-from fsmatrix.backends.journal.identity import Identity, carriers, carries, identity
-from fsmatrix.backends.system.files import trusted
+from fsmatrix.backends.journal.proof import Identity, carriers, carries, identity
+from fsmatrix.backends.system import trusted
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.atomic_write import write_whole

@@ -21,7 +21,7 @@ from fsmatrix.backends.ceph.places import trees
 from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from tests.backends.ceph_backends import (
     NAMES,
     attached,

@@ -22,7 +22,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import undo_pending
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from tests.backends.ceph_backends import (
     attached,
     backend,

@@ -24,7 +24,7 @@ from fsmatrix.backends.ceph.levels import levelstate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed, CephTestbedOptions, down, up
 from fsmatrix.cli.main import command as command_line
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.evidence.target import of_environment

@@ -21,8 +21,8 @@ import pytest
 
 from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.ceph.state.health import restarts
-from fsmatrix.backends.testbed.ceph.options import DATA, RADOS
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
+from fsmatrix.backends.testbed.ceph_options import DATA, RADOS
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed, CephTestbedOptions, down, up
 from tests.suite import ceph_campaigns as cluster
 from tests.suite.running import fsmatrix, ranks_of
 

@@ -39,8 +39,8 @@ from fsmatrix.backends.local.devices.bare.claims import Disk, disk_of
 from fsmatrix.backends.local.devices.emulated import Rates
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.system import devices, tools
-from fsmatrix.backends.system.cgroups.throttle import Limits
-from fsmatrix.backends.system.files import residency
+from fsmatrix.backends.system.cgroups import Limits
+from fsmatrix.backends.system.files import residency_method, resident_of_device
 from fsmatrix.backends.system.workfolder import remove_tree
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.evidence.target import DURABLE, NONE, WRITE_BACK, Deployment
@@ -518,17 +518,17 @@ class Device(Backend):
         if state not in cls.cache_states:
             raise BackendError(f"{cls.name} cannot reach cache state {state!r}")
         descriptor = of(bare).descriptor
-        before = residency.resident_of_device(descriptor)
+        before = resident_of_device(descriptor)
         os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        after = residency.resident_of_device(descriptor)
+        after = resident_of_device(descriptor)
         size = _size(bare)
         gone = after is not None and after <= RESIDUE * size
         facts = {
             "bytes": size,
             "resident_before": before,
             "resident_after": after,
-            "resident_by": residency.method(),
+            "resident_by": residency_method(),
             "o_direct": bare.direct,
         }
         reached = gone or bare.direct

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system import loopdev, signature
+from fsmatrix.backends.system import devices
 from fsmatrix.backends.system.devices import SECTOR, SYS_BLOCK, backing_below, devices_of
 from fsmatrix.backends.system.mounts import Mount, mount_of, parse_mountinfo
 
@@ -58,7 +58,7 @@ def disk_of(rdev: int, device: str) -> Disk:
             whole=whole,
             size=int((folder / "size").read_text()) * SECTOR,
             read_only=(folder / "ro").read_text().strip() != "0",
-            serial=signature.serial(f"/dev/{own.name}"),
+            serial=devices.serial(f"/dev/{own.name}"),
             sequence=_sequence(own),
         )
     except OSError as error:
@@ -190,10 +190,10 @@ def _loops(names: dict[str, str]) -> Iterator[str]:
 def _behind(disk: Disk) -> Iterator[str]:
     """Other ways to what is behind a loop device, which the kernel does not claim for it."""
     own = f"/dev/{(SYS_BLOCK / disk.whole).resolve().name}"
-    behind = loopdev.backing(own)
+    behind = devices.loop_backing(own)
     if behind is None:
         return
-    for other in loopdev.attached_to(behind.inode, behind.filesystem):
+    for other in devices.loops_attached_to(behind.inode, behind.filesystem):
         if other.device != own:
             yield f"{behind.file}, the file behind it, is behind {other.device} too"
     with suppress(FileNotFoundError):
@@ -262,7 +262,7 @@ def refusal(handle: Handle, destroy: str) -> str:
     """Why it may not be overwritten (empty: it may).  Nothing is written and nothing kept."""
     try:
         identity = disk(handle)
-        reason = signature.way_refusal(handle.device) or state_refusal(identity, handle.device)
+        reason = devices.way_refusal(handle.device) or state_refusal(identity, handle.device)
         reason = reason or consent_refusal(identity, handle.device, destroy)
         if reason := reason or of(identity, handle.device):
             return reason
@@ -279,7 +279,9 @@ def state_refusal(identity: Disk, device: str) -> str:
         return f"{device} has no size: nothing is attached, or no medium is in it"
     if identity.read_only:
         return f"{device} is read-only"
-    if loopdev.backing(f"/dev/{identity.name}") and not loopdev.direct_io(f"/dev/{identity.name}"):
+    if devices.loop_backing(f"/dev/{identity.name}") and not devices.loop_direct_io(
+        f"/dev/{identity.name}"
+    ):
         return f"{device} is a loop device without direct I/O (losetup --direct-io=on)"
     return ""
 
@@ -300,7 +302,7 @@ def consent_refusal(identity: Disk, device: str, destroy: str) -> str:
 
 def signature_refusal(path: str, device: str) -> str:
     """What it carries, as a refusal; empty if nothing that wipefs knows."""
-    carried = signature.signatures(path)
+    carried = devices.signatures(path)
     if not carried:
         return ""
     what = ", ".join(f"{each.type} at {each.offset}" for each in carried)

@@ -1,6 +1,6 @@
 """A real DAOS on one machine, where its server is installed, for tests and emulated factors (root).
 
-    from fsmatrix.backends.testbed.daos.testbed import DaosTestbed, DaosTestbedOptions, up...
+    from fsmatrix.backends.testbed.daos_testbed import DaosTestbed, DaosTestbedOptions, up...
 
     bed = up(DaosTestbedOptions(nodes=2), "/tmp/x/bed")  # a directory of its own
     bed.conf          # path of dmg's configuration file (text)
@@ -33,13 +33,12 @@ from fsmatrix.backends.base import SpeedEstimate
 from fsmatrix.backends.daos.tools.dmg import Control
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
-from fsmatrix.backends.system import mounts, rights, tools
-from fsmatrix.backends.system.rights import Capability
-from fsmatrix.backends.testbed import base
+from fsmatrix.backends.system import libc, mounts, tools
+from fsmatrix.backends.system.libc import Capability
+from fsmatrix.backends.testbed import base, daos_bringup
 from fsmatrix.backends.testbed.base import StorageTestbed, lacking, left_alone
 from fsmatrix.backends.testbed.daemons import Daemon
-from fsmatrix.backends.testbed.daos import bringup, conf, nodes
-from fsmatrix.backends.testbed.daos.options import GIB, DaosTestbedOptions
+from fsmatrix.backends.testbed.daos_bringup import GIB, DaosTestbedOptions
 from fsmatrix.backends.testbed.home import Home, Kind, Steps
 from fsmatrix.results.evidence.values import Json, JsonObject, Scalar, inside, text, wholes
 
@@ -70,7 +69,7 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
 
     agent: str
     bridge: str
-    system: str = conf.SYSTEM
+    system: str = daos_bringup.SYSTEM
 
     # What it needs
 
@@ -85,7 +84,7 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
         if reason := lacking(TOOLS):
             return reason
         for capability in (Capability.CAP_SYS_ADMIN, Capability.CAP_NET_ADMIN):
-            if not rights.has(capability):
+            if not libc.has(capability):
                 return (
                     f"a DAOS test bed needs {capability.name} (mounts, namespaces, links), which "
                     "this process lacks: run it as root outside of containers, or in a "
@@ -104,7 +103,7 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
     @classmethod
     def warnings(cls, options: DaosTestbedOptions) -> list[str]:
         """What will work, but not well."""
-        lines, cores = [], bringup.cores()
+        lines, cores = [], daos_bringup.cores()
         polling = options.nodes * options.targets_per_node
         if polling > cores:
             lines.append(
@@ -146,14 +145,14 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
         cls, home: Home, options: DaosTestbedOptions, identity: JsonObject, steps: Steps
     ) -> dict[str, Json]:
         """Start servers, engines and agent, and make the pool: see bringup.py."""
-        made = bringup.Making(home, options, steps, text(identity, "id")).bring_up()
+        made = daos_bringup.Making(home, options, steps, text(identity, "id")).bring_up()
         return {**made, "facts": {**inside(made, "facts"), "warnings": cls.warnings(options)}}
 
     @classmethod
     def end(cls, home: Home, entries: list[Entry]) -> list[str]:
         """End processes, then remove what they were in; a line for each thing done."""
         sentences = base.processes(home, entries)
-        sentences += nodes.end_rest(home.journal.identity.store)
+        sentences += daos_bringup.end_rest(home.journal.identity.store)
         if left_alone(sentences):
             return sentences
         return sentences + base.things(home, entries, base.NETWORK)
@@ -166,7 +165,9 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
             return {"health": [str(error)]}
         ranks = {str(member.rank): member.state for member in members}
         health = [
-            f"rank {rank} is {state}" for rank, state in ranks.items() if state != bringup.JOINED
+            f"rank {rank} is {state}"
+            for rank, state in ranks.items()
+            if state != daos_bringup.JOINED
         ]
         return {"health": health, "ranks": ranks}
 

@@ -1,4 +1,4 @@
-"""Bring a Ceph up, step by step.
+"""Bring a Ceph up, step by step, and ask its monitor how it is.
 
 Monitor first; while it starts, the OSDs make their stores (they need nothing from it).
 Manager and MDS start next, and while they do, the OSDs and their pools enter the maps, balanced;
@@ -22,12 +22,10 @@ from fsmatrix.backends.ceph.state.placement import at_once, wait_for_stats
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry, Journal
 from fsmatrix.backends.local import images
-from fsmatrix.backends.system import tools
-from fsmatrix.backends.system.cgroups import throttle
-from fsmatrix.backends.system.cgroups.throttle import Hierarchy, Limits
-from fsmatrix.backends.testbed import daemons, network, sockets
-from fsmatrix.backends.testbed.ceph import health
-from fsmatrix.backends.testbed.ceph.options import (
+from fsmatrix.backends.system import cgroups, tools
+from fsmatrix.backends.system.cgroups import Hierarchy, Limits
+from fsmatrix.backends.testbed import daemons, network
+from fsmatrix.backends.testbed.ceph_options import (
     DRIVES,
     CephTestbedOptions,
     balance,
@@ -37,9 +35,43 @@ from fsmatrix.backends.testbed.ceph.options import (
     placement,
 )
 from fsmatrix.backends.testbed.daemons import Launch
-from fsmatrix.backends.testbed.home import Home, Steps
+from fsmatrix.backends.testbed.home import Home, Steps, make_sockets
 from fsmatrix.backends.testbed.network import Network
 from fsmatrix.results.evidence.values import Json, JsonObject
+
+
+def serving(cluster: Cluster) -> bool:
+    """Whether the manager is available and an MDS active."""
+    status = cluster.mon("status")
+    active = status["fsmap"].get("up", 0) >= 1 and any(
+        rank.get("status") == "up:active" for rank in status["fsmap"].get("by_rank", [])
+    )
+    return bool(status["mgrmap"]["available"]) and active
+
+
+def all_clean(cluster: Cluster) -> bool:
+    """Whether all placement groups are active+clean, as far as the manager knows."""
+    groups = cluster.mon("status")["pgmap"]
+    clean = sum(
+        int(state["count"])
+        for state in groups.get("pgs_by_state", [])
+        if state["state_name"] == "active+clean"
+    )
+    return 0 < clean == int(groups["num_pgs"])
+
+
+def health_summary(cluster: Cluster) -> str:
+    """Where a cluster stands, for an error."""
+    states = cluster.mon("status")["pgmap"].get("pgs_by_state", [])
+    words = [f"{state['count']} {state['state_name']}" for state in states]
+    return "; ".join([", ".join(words), *health_checks(cluster).values()])
+
+
+def health_checks(cluster: Cluster) -> dict[str, str]:
+    """Health checks that are raised now: {code: summary}."""
+    raised = cluster.mon("health")["checks"]
+    return {code: str(check["summary"]["message"]) for code, check in raised.items()}
+
 
 # Emulated drives: a loop device on an image of its own, and a cgroup that limits it.
 
@@ -83,8 +115,8 @@ def make(home: Home, options: CephTestbedOptions, bed: str, hierarchy: Hierarchy
         number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
         name = f"fsmatrix-{bed}-osd{osd}"
         journal.begin("cgroup", path=str(hierarchy.root / name), device=number, osd=osd)
-        folder = throttle.make(hierarchy, name)
-        throttle.limit(folder, number, limits)
+        folder = cgroups.make(hierarchy, name)
+        cgroups.limit_drive(folder, number, limits)
         drives.append(Emulated(device, number, folder, direct))
     return drives
 
@@ -116,7 +148,6 @@ def _device(path: Path, size: int, journal: Journal) -> tuple[str, bool]:
 
 
 MON_PORT, MON_PORT_V1 = 3300, 6789
-
 # Seconds and sizes that let a small cluster come up quickly; none of them touches the data path.
 _QUICK = {
     "paxos_propose_interval": "0.05",
@@ -305,13 +336,13 @@ class Making:
             else:
                 self.network = network.loopback(options.nodes, MON_PORT, options.address)
             if options.interface != "none":
-                self.hierarchy = throttle.hierarchy()
+                self.hierarchy = cgroups.drive_hierarchy()
                 self.drives = make(home, options, self.bed, self.hierarchy)
         places = [
             Place(osd, options.node_of(osd), self.network.nodes[options.node_of(osd) - 1])
             for osd in range(options.osds)
         ]
-        folder = sockets.make(home, self.bed, "osd.999.asok")
+        folder = make_sockets(home, self.bed, "osd.999.asok")
         home.conf.write_text(
             conf_text(home.folder, self.fsid, options, self.network.address, places, folder)
         )
@@ -412,18 +443,16 @@ class Making:
 
     def _clean(self, cluster: Cluster) -> None:
         self._until(
-            "the MDS is active and the manager available", lambda: health.serving(cluster), cluster
+            "the MDS is active and the manager available", lambda: serving(cluster), cluster
         )
         with self.steps.waiting():
             deadline = time.monotonic() + CLEAN_WITHIN
             wait_for_stats(cluster, range(self.options.osds), deadline)
-        self._until(
-            "all placement groups are active+clean", lambda: health.all_clean(cluster), cluster
-        )
+        self._until("all placement groups are active+clean", lambda: all_clean(cluster), cluster)
         if self.options.copies.erasure_coded:
             with self.steps.waiting():
                 lay_out_root(str(self.home.conf))
-        self._until("health is OK", lambda: not health.checks(cluster), cluster)
+        self._until("health is OK", lambda: not health_checks(cluster), cluster)
 
     def _until(self, what: str, done: Callable[[], bool], cluster: Cluster) -> None:
         def check() -> None:
@@ -431,7 +460,7 @@ class Making:
 
         if not self.steps.until(done, CLEAN_WITHIN, check, _POLL):
             raise CephError(
-                f"within {CLEAN_WITHIN:g} s not reached: {what}", 0, health.summary(cluster)
+                f"within {CLEAN_WITHIN:g} s not reached: {what}", 0, health_summary(cluster)
             )
 
     def _facts(self, cluster: Cluster, moved: int) -> dict[str, Json]:
@@ -453,7 +482,7 @@ class Making:
             "pg_num": options.placement_groups,
             "placement_groups_moved": moved,
             "placement": placed,
-            "health": sorted(health.checks(cluster)),
+            "health": sorted(health_checks(cluster)),
         }
 
     def _factors(self) -> dict[str, Json]:
@@ -465,7 +494,7 @@ class Making:
         if self.hierarchy is not None:
             interface |= {
                 "realised": "emulated",
-                "how": f"loop devices, {throttle.how(self.hierarchy)}",
+                "how": f"loop devices, {cgroups.how(self.hierarchy)}",
                 "drive": DRIVES[options.interface].model,
                 "scale": options.scale,
                 "limits": vars(limits_of(options)),

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from errno import EINVAL, ELOOP
 from typing import Protocol
 
+from fsmatrix.backends.player.base import ESHORT
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.backends.player.result import ESHORT
 
 COMMON = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY
 READ, WRITE = int(Kind.READ), int(Kind.WRITE)

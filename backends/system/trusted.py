@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from fsmatrix.backends.system import rights
+from fsmatrix.backends.system.libc import name_of_user
 from fsmatrix.results.files import trust
 
 _MOST_LINKS = 40  # on the way to one path, as the kernel has it
@@ -198,4 +198,4 @@ def _listed(part: Path) -> list[tuple[int, int, int]]:
 
 
 def _name(uid: int) -> str:
-    return rights.name_of(uid) or f"user {uid}"
+    return name_of_user(uid) or f"user {uid}"

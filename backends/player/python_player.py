@@ -18,24 +18,27 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player import content
-from fsmatrix.backends.player.base import ENGINE_PYTHON, VERSION, PlayerOptions, checked_ops
-from fsmatrix.backends.player.ops import DATA_KINDS, UNKNOWN, Chunk, Flag, Kind
-from fsmatrix.backends.player.python.posix import Calls, File, NullCalls, PosixCalls
-from fsmatrix.backends.player.result import (
+from fsmatrix.backends.player.base import (
+    ENGINE_PYTHON,
     ESHORT,
     EVERIFY,
     FIRST_WIDTH,
     INTERVALS,
     KINDS,
+    VERSION,
     Integers,
     Lane,
     LaneError,
     Latencies,
+    PlayerOptions,
     PlayerResult,
+    checked_ops,
     fold,
-    merge,
+    merge_lanes,
     no_latencies,
 )
+from fsmatrix.backends.player.ops import DATA_KINDS, UNKNOWN, Chunk, Flag, Kind
+from fsmatrix.backends.player.python_posix import Calls, File, NullCalls, PosixCalls
 from fsmatrix.results.histogram import BINS, bin_of
 
 # One lane of the pure-Python player: plays operations, then counts them in numpy.
@@ -417,7 +420,9 @@ class PythonPlayer:
     def result(self) -> PlayerResult:
         """See `Player`."""
         self._usable()
-        return merge([lane.facts() for lane in self._lanes], ENGINE_PYTHON, VERSION, "monotonic")
+        return merge_lanes(
+            [lane.facts() for lane in self._lanes], ENGINE_PYTHON, VERSION, "monotonic"
+        )
 
     def close(self) -> None:
         """See `Player`."""

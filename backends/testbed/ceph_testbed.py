@@ -1,6 +1,6 @@
 """A real Ceph on one machine, for tests and for emulated cluster factors (root).
 
-    from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, up...
+    from fsmatrix.backends.testbed.ceph_testbed import CephTestbed, CephTestbedOptions, up...
 
     options = CephTestbedOptions(nodes=2, osds_per_node=1, pg_num=32)  # see options.py
     bed = up(options, "/tmp/x/bed")   # a directory of its own: missing or empty
@@ -39,13 +39,12 @@ from fsmatrix.backends.ceph.state.placement import wait_for_stats
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof, rollback
 from fsmatrix.backends.journal.journal import Entry
-from fsmatrix.backends.system.cgroups import throttle
-from fsmatrix.backends.system.cgroups.throttle import Limits
-from fsmatrix.backends.testbed import base, process
+from fsmatrix.backends.system import cgroups
+from fsmatrix.backends.system.cgroups import Limits
+from fsmatrix.backends.testbed import base, ceph_bringup, daemons
 from fsmatrix.backends.testbed.base import StorageTestbed, lacking
-from fsmatrix.backends.testbed.ceph import bringup
-from fsmatrix.backends.testbed.ceph.health import all_clean, checks, serving
-from fsmatrix.backends.testbed.ceph.options import (
+from fsmatrix.backends.testbed.ceph_bringup import all_clean, health_checks, serving
+from fsmatrix.backends.testbed.ceph_options import (
     CODED,
     DATA,
     FILESYSTEM,
@@ -82,7 +81,7 @@ def _unlimit(entries: list[Entry]) -> list[str]:
         folder = Path(str(entry.facts.get("path", "")))
         if entry.kind == "cgroup" and base.is_own(folder.name) and folder.exists():
             try:
-                throttle.limit(folder, str(entry.facts["device"]), throttle.Limits())
+                cgroups.limit_drive(folder, str(entry.facts["device"]), cgroups.Limits())
             except BackendError as error:
                 sentences.append(f"note: {error}")
     return sentences
@@ -94,7 +93,7 @@ def _undo_cgroup(entry: Entry) -> str:
     if not folder.exists():
         return ""
     # ended processes leave it a moment later
-    if reason := throttle.remove(folder, process.GONE_WITHIN):
+    if reason := cgroups.remove(folder, daemons.GONE_WITHIN):
         raise BackendError(reason)
     return f"removed cgroup {folder.name}"
 
@@ -155,7 +154,7 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         """As fast as its emulated drives and links let it, for all copies."""
         rates = [pace.bandwidth]
         if options.interface != "none":
-            drive = bringup.limits_of(options)
+            drive = ceph_bringup.limits_of(options)
             rates.append(min(drive.read_bytes, drive.write_bytes) * options.osds)
         if bits := options.bits_per_second:
             rates.append(bits / 8 * options.nodes)
@@ -169,7 +168,7 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         """Of the emulated drives, if there are any."""
         if options.interface == "none":
             return 0.0, ""
-        drive = bringup.limits_of(options)
+        drive = ceph_bringup.limits_of(options)
         most = max(drive.read_bytes, drive.write_bytes) * options.osds
         return most, f"{options.osds} emulated drives"
 
@@ -184,7 +183,7 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
     ) -> dict[str, Json]:
         """Start the cluster's daemons one after the other: see bringup.py."""
         bed, fsid = text(identity, "id"), text(identity, "fsid")
-        facts = bringup.Making(home, options, steps, bed, fsid).bring_up()
+        facts = ceph_bringup.Making(home, options, steps, bed, fsid).bring_up()
         names = {
             "rados": RADOS,
             "metadata": METADATA,
@@ -202,7 +201,7 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         """`health`; waits at most STATUS_WITHIN seconds for the cluster."""
         try:
             with self.cluster(STATUS_WITHIN) as cluster:
-                raised = sorted(checks(cluster).items())
+                raised = sorted(health_checks(cluster).items())
         except CephError as error:
             return {"health": [str(error)]}
         return {"health": [f"{code}: {text}" for code, text in raised]}
@@ -225,7 +224,7 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         """Change what the OSD's emulated drive may do, at once; Limits(): everything."""
         for entry in self._home.journal.pending("cgroup", osd=osd):
             folder = Path(str(entry.facts["path"]))
-            return throttle.limit(folder, str(entry.facts["device"]), limits)
+            return cgroups.limit_drive(folder, str(entry.facts["device"]), limits)
         raise BackendError(f"{self.directory}: OSD {osd} has no emulated drive")
 
     def wait_clean(self, seconds: float = 60.0) -> None:
@@ -235,7 +234,7 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         with self.cluster() as cluster:
             while time.monotonic() < deadline:
                 up_now = int(cluster.mon("osd stat")["num_up_osds"])
-                raised = checks(cluster)
+                raised = health_checks(cluster)
                 if up_now == self.options.osds and not raised and serving(cluster):
                     wait_for_stats(cluster, range(self.options.osds), deadline)
                     if all_clean(cluster):
