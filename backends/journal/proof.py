@@ -39,6 +39,7 @@ VARIABLE = "FSMATRIX_STORE"  # in the environment of what a store starts
 SESSION = "FSMATRIX_SESSION"  # and of what belongs to one session of it: its name
 LIMIT = 4096
 _ID = re.compile(r"[0-9a-f]{32}")
+
 Facts = JsonObject
 PREFIX = "fsmatrix-"
 _IMAGE = re.compile(r"[0-9a-f]{16}\.img|image\.\d+")

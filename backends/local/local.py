@@ -30,9 +30,9 @@ from fsmatrix.backends.base import (
 )
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import DATA, Journal
-from fsmatrix.backends.local import deployment, images, provenance
+from fsmatrix.backends.local import images, provenance
 from fsmatrix.backends.local.mounts import mounting
-from fsmatrix.backends.local.provenance import path_of
+from fsmatrix.backends.local.provenance import local_deployment, path_of
 from fsmatrix.backends.system import devices, mounts, tools
 from fsmatrix.backends.system.files import expand, wrong_path
 from fsmatrix.results.evidence.target import Deployment
@@ -282,7 +282,7 @@ class LocalBackend(Backend):
 
     def deployment(self, described: JsonObject) -> Deployment:
         """On the devices of this machine."""
-        return deployment.of_local(described)
+        return local_deployment(described)
 
     def space(self, access: Access | None = None) -> Space:
         """Of the mounted file system, else an estimate from the image's or device's size."""

@@ -24,9 +24,11 @@ _LOOP_CLR_FD = 0x4C01
 _LOOP_GET_STATUS64 = 0x4C05
 _INFO64 = struct.Struct("=QQQQQIIII64s64s32s2Q")  # struct loop_info64, 232 bytes
 DETACH_PATIENCE = 5.0  # seconds
+
 SYS_BLOCK = Path("/sys/dev/block")
 SYS_BTRFS = Path("/sys/fs/btrfs")
 SECTOR = 512  # bytes; the unit of `stat` whatever the device's own sector is
+
 PARTITION_TABLES = frozenset({"gpt", "dos", "PMBR", "mac", "sun", "bsd", "sgi", "atari", "ultrix"})
 
 
@@ -106,7 +108,7 @@ def detach_loop(behind: Backing) -> bool:
     """Detach a loop device if that very file is still behind it.
 
     True if it is gone afterwards.  The kernel detaches a device that is still open when it
-    is closed for the last time: PATIENCE seconds are given to that.
+    is closed for the last time: DETACH_PATIENCE seconds are given to that.
     """
     if loop_backing(behind.device) != behind:
         return True

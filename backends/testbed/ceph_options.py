@@ -12,8 +12,8 @@ from pydantic import Field, field_validator
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.levels.levelstate import Redundancy, parse_redundancy, placement_refusal
-from fsmatrix.backends.ceph.state import placement as even
+from fsmatrix.backends.ceph.levelstate import Redundancy, parse_redundancy, placement_refusal
+from fsmatrix.backends.ceph.state.facts import Group, balance_groups, evenness, groups_in
 from fsmatrix.backends.testbed.base import StorageOptions
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.results.evidence.values import Json
@@ -209,16 +209,14 @@ def balance(home: Home, cluster: Cluster) -> int:
     """Even out all pools, one after the other; returns how many groups moved."""
     cluster.mon("osd set-require-min-compat-client", version="luminous")
     names = [str(pool["poolname"]) for pool in cluster.mon("osd lspools")]
-    return even.balance(cluster, names, home.folder)
+    return balance_groups(cluster, names, home.folder)
 
 
 def placement(cluster: Cluster, names: dict[int, str], osds: int) -> dict[str, Json]:
     """Placement groups of each OSD, per pool, as they are, and max/mean of each pool."""
-    of_pool: dict[str, list[even.Group]] = {name: [] for name in names.values()}
-    for group in even.groups_in(cluster.mgr("pg dump", dumpcontents=["pgs_brief"])):
+    of_pool: dict[str, list[Group]] = {name: [] for name in names.values()}
+    for group in groups_in(cluster.mgr("pg dump", dumpcontents=["pgs_brief"])):
         name = names.get(int(group.pgid.split(".")[0]))
         if name is not None:
             of_pool[name].append(group)
-    return {
-        name: even.evenness(osds_of, range(osds)).document() for name, osds_of in of_pool.items()
-    }
+    return {name: evenness(osds_of, range(osds)).document() for name, osds_of in of_pool.items()}

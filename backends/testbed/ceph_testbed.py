@@ -35,7 +35,7 @@ from typing import Any, ClassVar
 from fsmatrix.backends.base import SpeedEstimate
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.state.placement import wait_for_stats
+from fsmatrix.backends.ceph.state.facts import wait_for_stats
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof, rollback
 from fsmatrix.backends.journal.journal import Entry

@@ -20,8 +20,7 @@ from pathlib import Path
 from pydantic import Field
 from ruamel.yaml import YAML
 
-from fsmatrix.backends.daos.tools.answers import Member
-from fsmatrix.backends.daos.tools.dmg import Control
+from fsmatrix.backends.daos.tools import Control, Member
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import proof
 from fsmatrix.backends.journal.journal import Entry
@@ -37,9 +36,11 @@ from fsmatrix.results.units import PositiveSize
 GIB = 1 << 30
 SMALLEST_MEMORY = 4 * GIB  # bytes; daos_server takes no smaller memory file system
 LABEL = r"^[A-Za-z0-9_][A-Za-z0-9:._-]{0,126}$"
+
 ENGINE = "daos_engine"  # name of its program
 _POLL_END = 0.02
 _TAIL = 1500  # bytes of a log in an error
+
 SYSTEM = "daos_server"  # the only name that DAOS supports
 PROVIDER = "ofi+tcp"
 CONTROL_PORT, ENGINE_PORT = 10001, 31316
@@ -49,6 +50,7 @@ NODE_SOCKETS = "/dev/shm"
 _NO_NUMA = 0  # nodes on one machine are not spread over its NUMA nodes
 # Nobody but this machine reaches the servers: they listen in namespaces of the bed's own.
 _INSECURE = {"allow_insecure": True}
+
 UP_WITHIN = 180.0  # seconds for each step; a bound for engines that poll on all cores, no measure
 JOINED = "joined"  # state of a rank that serves
 AGENT_SOCKET = "daos_agent.sock"

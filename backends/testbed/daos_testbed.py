@@ -30,7 +30,7 @@ from pathlib import Path
 import psutil
 
 from fsmatrix.backends.base import SpeedEstimate
-from fsmatrix.backends.daos.tools.dmg import Control
+from fsmatrix.backends.daos.tools import Control
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import libc, mounts, tools

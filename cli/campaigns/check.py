@@ -155,13 +155,13 @@ def _launchers() -> Iterator[Item]:
 
 def _mounts() -> Iterator[Item]:
     """Where a target's numbers would not be those of its storage."""
-    from fsmatrix.backends.local.mounts import caution
+    from fsmatrix.backends.local import underneath
     from fsmatrix.backends.system import mounts
 
     for mount in mounts.mounts():
         is_system = any(Path(mount.point).is_relative_to(folder) for folder in mounts.SYSTEM)
         if not (mount.read_only or is_system):
-            for text in caution.of_mount(mount):
+            for text in underneath.cautions_of_mount(mount):
                 yield Item("mount", mount.point, True, text)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from fsmatrix.backends import base
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph.places import trees
+from fsmatrix.backends.ceph import trees
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.player.base import ENGINE_C, PlayerOptions

@@ -27,7 +27,7 @@ from fsmatrix.backends.journal.journal import DATA, Journal
 from fsmatrix.backends.journal.proof import Facts, Kind, NotProvenOurs, OwnershipScope, Stage
 from fsmatrix.backends.local import images
 from fsmatrix.backends.local.directory import DirectoryOptions
-from fsmatrix.backends.local.ext4 import Ext4
+from fsmatrix.backends.local.ext import Ext4
 from fsmatrix.backends.local.local import MKFS_DEADLINE, OWN_NEEDS, USABLE_SHARE, LocalBackend
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.xfs import Xfs

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from fsmatrix.backends.access import PathsAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.local.devices.backend import FACTOR, Devices
 from fsmatrix.backends.local.devices.emulated import DevicesOptions
+from fsmatrix.backends.local.devices.several import FACTOR, Devices
 from fsmatrix.backends.system import cgroups, mounts
 from fsmatrix.backends.system.cgroups import Hierarchy, Limits
 from tests.backends.local.devices_target import (

@@ -13,9 +13,8 @@ import pytest
 from fsmatrix.backends.access import DeviceAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.local.devices import emulated
-from fsmatrix.backends.local.devices.bare import backend
-from fsmatrix.backends.local.devices.bare.backend import Device, DeviceOptions
+from fsmatrix.backends.local.devices import bare_device, emulated
+from fsmatrix.backends.local.devices.bare_device import Device, DeviceOptions
 from fsmatrix.backends.system import cgroups, devices
 from fsmatrix.suite.workloads.streams.pattern import SHARED
 from tests.backends.bare_devices import MIB, attached, bare, digest, out_of, provisioning
@@ -207,4 +206,4 @@ def test_emulated(context: ProvisionContext) -> None:
     )  # type: ignore[union-attr]
     target.finish(context)
     assert list(context.state.iterdir()) == []
-    assert backend.Held.ALL == {}
+    assert bare_device.Held.ALL == {}

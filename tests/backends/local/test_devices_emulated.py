@@ -19,8 +19,8 @@ import pytest
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
-from fsmatrix.backends.local.devices.backend import FACTOR
 from fsmatrix.backends.local.devices.emulated import KIND, limits_refusal
+from fsmatrix.backends.local.devices.several import FACTOR
 from fsmatrix.backends.local.local import LocalBackend
 from fsmatrix.backends.system import cgroups, devices, mounts
 from fsmatrix.backends.system.cgroups import Limits

@@ -18,8 +18,8 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import images
-from fsmatrix.backends.local.devices.backend import Devices
 from fsmatrix.backends.local.devices.emulated import DevicesOptions
+from fsmatrix.backends.local.devices.several import Devices
 from fsmatrix.backends.local.directory import Directory, DirectoryOptions
 from fsmatrix.backends.local.tmpfs import Tmpfs, TmpfsOptions
 from fsmatrix.backends.system import devices, tools

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.daos.tools import tool
-from fsmatrix.backends.daos.tools.client import Client
+from fsmatrix.backends.daos import tools
+from fsmatrix.backends.daos.tools import Client
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof
 from fsmatrix.backends.system import mounts
@@ -146,7 +146,7 @@ def test_an_agent_that_is_gone_or_hangs_is_an_error_in_time(clients: DaosTestbed
         try:
             assert Client().system_query().system_name == clients.system
             return
-        except (BackendError, tool.DaosError):
+        except (BackendError, tools.DaosError):
             time.sleep(0.2)
     raise AssertionError("the agent does not answer again")
 

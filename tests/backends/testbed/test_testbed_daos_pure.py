@@ -18,8 +18,8 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from fsmatrix.backends.base import SpeedEstimate
-from fsmatrix.backends.daos.state import engines
-from fsmatrix.backends.daos.tools.answers import Member
+from fsmatrix.backends.daos import state
+from fsmatrix.backends.daos.tools import Member
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof
 from fsmatrix.backends.local import provenance
@@ -269,9 +269,11 @@ class TestLife:
         self._apart(bed)
         for node, address in enumerate(addresses, 1):
             pids = [bed.pid(f"{what}.{node}") for what in ("server", "engine")]
-            assert engines.here([address]) == sorted(pids)
+            assert state.engines_here([address]) == sorted(pids)
             assert provenance.interfaces((address,)) == (bed.bridge,)
-        assert not {bed.pid("engine.1"), bed.pid("server.2")} & set(engines.here(["127.0.0.1", ""]))
+        assert not {bed.pid("engine.1"), bed.pid("server.2")} & set(
+            state.engines_here(["127.0.0.1", ""])
+        )
         identity_, store = whose(place)
         assert len(traces(identity_)) == 7  # a bridge, three links, three namespaces
         assert mounts.mounted_below(place) == []
@@ -371,7 +373,7 @@ class TestLife:
     ) -> None:
         program = (
             "import os, signal, sys\n"
-            "from fsmatrix.backends.testbed.daos import testbed\n"
+            "from fsmatrix.backends.testbed import daos_testbed as testbed\n"
             "testbed._crowded = lambda _: ''\n"
             "def ended(step):\n"
             f"    if step.name == {step!r}: os.kill(os.getpid(), signal.SIGKILL)\n"

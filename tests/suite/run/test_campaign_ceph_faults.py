@@ -244,7 +244,7 @@ def test_nothing_of_a_killed_rank_waits_for_an_mds(place: Any) -> None:
     """What it started to look into CephFS ends with it, also inside a call that hangs."""
     login = Login(place.bed.conf)
     look = (
-        "from fsmatrix.backends.ceph.places import trees; trees.TIMEOUT = trees.QUIET = 600.0; "
+        "from fsmatrix.backends.ceph import trees; trees.TIMEOUT = trees.QUIET = 600.0; "
         f"trees.Tree.of({TREE | login.facts}).found_tag()"
     )  # it would hang far longer than is waited here
     os.kill(place.bed.pid("mds.a"), signal.SIGSTOP)

@@ -12,7 +12,7 @@ from typing import Any
 
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
-from fsmatrix.backends.ceph.state import placement
+from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.stored import Stored
@@ -387,7 +387,7 @@ def even_out(cluster: Cluster, pool: str, size: int) -> int | str:
         return f"not balanced: clients older than {UPMAP_CLIENT} are allowed ({release})"
     try:
         with work_folder() as folder:
-            return placement.balance(cluster, [pool], folder)
+            return facts.balance_groups(cluster, [pool], folder)
     except ToolError as error:
         return f"not balanced: {error}"
 
@@ -400,9 +400,9 @@ def wait_clean(cluster: Cluster, pool: str, number: int) -> None:
     """
     deadline, pause, missing = time.monotonic() + CLEAN_SECONDS, 0.1, "unknown"
     while time.monotonic() < deadline:
-        groups = placement.groups_of(cluster, pool)
+        groups = facts.groups_of(cluster, pool)
         osds = sorted({osd for group in groups for osd in group.up})
-        placement.wait_for_stats(cluster, osds, deadline)
+        facts.wait_for_stats(cluster, osds, deadline)
         missing = _missing(cluster, pool, number)
         if not missing:
             with cluster.ioctx(pool) as context:
@@ -417,7 +417,7 @@ def wait_clean(cluster: Cluster, pool: str, number: int) -> None:
 
 def _missing(cluster: Cluster, pool: str, number: int) -> str:
     """What a pool's placement groups lack (empty: nothing)."""
-    groups = {group.pgid: group for group in placement.groups_of(cluster, pool)}
+    groups = {group.pgid: group for group in facts.groups_of(cluster, pool)}
     states = sorted({group.state for group in groups.values()} - {"active+clean"})
     if len(groups) != number or states:
         return f"{len(groups)} of {number} are there, in states {states}"

@@ -12,18 +12,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fsmatrix.backends.base import ProvisionContext, choose_hosts
+from fsmatrix.backends.ceph import levelstate
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
-from fsmatrix.backends.ceph.levels import levelstate
-from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
-from fsmatrix.backends.ceph.levels.levelstate import (
+from fsmatrix.backends.ceph.levelstate import (
     Host,
     Level,
     Recorded,
     hosts_of,
     placement_refusal,
 )
-from fsmatrix.backends.ceph.state import facts, placement
+from fsmatrix.backends.ceph.options import LevelOptions
+from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.ceph.state.health import settle
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.stored import read
@@ -93,7 +93,7 @@ class Levels:
         if reason := self.unfit(cluster, pool.pool):
             return reason
         wanted = level.get("storage_nodes")
-        hosts = len(placement.where(cluster, pool.pool).hosts or ())
+        hosts = len(facts.where(cluster, pool.pool).hosts or ())
         if wanted is not None and hosts != wanted:
             return f"pool {pool.pool} lies on {hosts} hosts, not on {wanted}"
         return ""
@@ -160,7 +160,7 @@ class Levels:
         with self.login.connect(levelstate.SERVE_SECONDS) as cluster:
             prepared = self.options.prepared(level)
             if prepared is not None:
-                lies = placement.where(cluster, prepared.pool)
+                lies = facts.where(cluster, prepared.pool)
                 return {"pool": prepared.pool, "made": False, "placement": lies.document()}
             name = context.new_name()
             level_made = self._level(cluster, level, context.block_seed, name, context.tag)
@@ -175,7 +175,7 @@ class Levels:
                     levelstate.run(cluster, command)
                 moved = levelstate.even_out(cluster, name, level_made.redundancy.size)
                 levelstate.wait_clean(cluster, name, level_made.pg_num)
-                lies = placement.where(cluster, name, level_made.osds)
+                lies = facts.where(cluster, name, level_made.osds)
             except BackendError:
                 with suppress(BackendError):  # what cannot be removed now stays in the journal
                     levelstate.remove(recorded)

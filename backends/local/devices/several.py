@@ -30,10 +30,11 @@ from fsmatrix.backends.base import (
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import DATA, Journal, make_tree, release_tree
-from fsmatrix.backends.local import deployment, images, provenance
+from fsmatrix.backends.local import images, provenance
 from fsmatrix.backends.local.devices import emulated
 from fsmatrix.backends.local.devices.emulated import Adapter, DevicesOptions, attempt
 from fsmatrix.backends.local.directory import Directory, DirectoryOptions, space_of
+from fsmatrix.backends.local.provenance import local_deployment
 from fsmatrix.backends.system import devices
 from fsmatrix.backends.system.files import expand
 from fsmatrix.backends.system.mounts import mount_of
@@ -265,7 +266,7 @@ class Devices(Backend):
         """On devices of this machine, with nothing between them."""
         own = Deployment(redundancy=NONE, failure_domain=NONE)
         attached = "devices" in described  # before: the level alone
-        return own.completed(deployment.of_local(described if attached else {}))
+        return own.completed(local_deployment(described if attached else {}))
 
     def space(self, access: Access | None = None) -> Space:
         """So often the fullest device as there are devices: each takes the same."""

@@ -26,8 +26,8 @@ from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import TIMEOUT, Cluster, Login
 from fsmatrix.backends.ceph.mounts import evict
 from fsmatrix.backends.ceph.options import CephfsOptions, ClientOptions
-from fsmatrix.backends.ceph.places.treetool import Request
 from fsmatrix.backends.ceph.state import facts
+from fsmatrix.backends.ceph.treetool import Request
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import PREFIX
 from fsmatrix.results.evidence.stored import read
@@ -125,7 +125,7 @@ class Tree:
 
 def ask(request: Request, quiet: float) -> Any:
     """The child's result; CephError with its error, or if nothing is heard for `quiet` seconds."""
-    argv = [sys.executable, "-P", "-m", "fsmatrix.backends.ceph.places.treetool"]
+    argv = [sys.executable, "-P", "-m", "fsmatrix.backends.ceph.treetool"]
     what = f"{request.do} {request.directory.rstrip('/')}/{request.name} in CephFS"
     pipe = subprocess.PIPE
     child = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True)

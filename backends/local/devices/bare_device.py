@@ -31,13 +31,12 @@ from fsmatrix.backends.cache import RESIDUE
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import journal
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import deployment, images, provenance
-from fsmatrix.backends.local.deployment import Filesystem
-from fsmatrix.backends.local.devices import emulated
-from fsmatrix.backends.local.devices.bare import claims
-from fsmatrix.backends.local.devices.bare.claims import Disk, disk_of
+from fsmatrix.backends.local import images, provenance
+from fsmatrix.backends.local.devices import claims, emulated
+from fsmatrix.backends.local.devices.claims import Disk, disk_of
 from fsmatrix.backends.local.devices.emulated import Rates
 from fsmatrix.backends.local.mounts import mounting
+from fsmatrix.backends.local.provenance import PAGES, Filesystem, local_deployment
 from fsmatrix.backends.system import devices, tools
 from fsmatrix.backends.system.cgroups import Limits
 from fsmatrix.backends.system.files import residency_method, resident_of_device
@@ -444,15 +443,15 @@ class Device(Backend):
             redundancy=NONE,
             failure_domain=NONE,
             metadata_cache=NONE,
-            data_cache=NONE if direct else deployment.PAGES,
+            data_cache=NONE if direct else PAGES,
         )
         if not described:
-            return own.completed(deployment.of_local({}))
+            return own.completed(local_deployment({}))
         bare = {**described, "filesystem": NONE, "mount_options": "", "super_options": ""}
         cache = read(Filesystem, bare, "described").devices[0].write_cache or ""
         durability = {"write back": WRITE_BACK, "write through": DURABLE}.get(cache)
         seen = Deployment(durability=durability if direct else WRITE_BACK)
-        return own.completed(seen).completed(deployment.of_local(bare))
+        return own.completed(seen).completed(local_deployment(bare))
 
     def space(self, access: Access | None = None) -> Space:
         """The size of the device: what is on it does not count."""

@@ -1,4 +1,4 @@
-"""DFUSE as node leaders see it: mounted, revived, made cold, watched, unmounted.
+"""DFUSE as node leaders see it, with its options: mounted, revived, made cold, watched, unmounted.
 
 Cold: mounted by the suite, it is unmounted and mounted again, and nothing of data or metadata is
 left in the client; of a mount that is found the kernel's pages are dropped, and its names and
@@ -10,23 +10,30 @@ servers' caches are not emptied; the evidence says so.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
 import re
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
 
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access
+from fsmatrix.backends.allowed import Form, one_of, plain
 from fsmatrix.backends.base import CacheMethod, Evidence, Settled
+from fsmatrix.backends.daos import libraries
+from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.daos_backend import DaosBackend, require_seen
-from fsmatrix.backends.daos.mounts import interception
-from fsmatrix.backends.daos.mounts.options import DIRECT_IO_OFF, FOUND
+from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import DATA, Journal
 from fsmatrix.backends.local import provenance
-from fsmatrix.backends.local.mounts import fuse, mounting
+from fsmatrix.backends.local.mounts import client_mount, mounting
 from fsmatrix.backends.local.mounts.client_mount import ClientMount, require_marker
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import tools
@@ -35,6 +42,10 @@ from fsmatrix.backends.system.workfolder import remove_tree
 from fsmatrix.results.evidence.evidence import Interception
 from fsmatrix.results.evidence.values import JsonObject, mapping, text, texts
 
+# Attributes of a container that say how dfuse caches: set on an own one, read of any.
+
+
+PREFIX = "dfuse-"  # of those that dfuse reads
 # The program dfuse: how it is called and started, and which mounts are its.
 
 
@@ -45,14 +56,149 @@ MISSING = f"no `{PROGRAM}` on PATH: install DAOS's client (its package daos-clie
 _ERROR = re.compile(r"^.*(?:DER_\w+\(-\d+\)|[Ee]rror|ERR |Mount ?point|Stale).*$", re.MULTILINE)
 
 
+def set_on(place: Place, given: Mapping[str, str]) -> None:
+    """Set them, by their names without the prefix; BackendError on a container of others."""
+    if not place.own:
+        raise BackendError(f"container {place.container} is not the suite's: left as it is")
+    pairs = ",".join(f"{PREFIX}{name}:{value}" for name, value in given.items())
+    place.client.ask("container", "set-attr", place.pool, place.container, pairs)
+
+
+def of(place: Place) -> dict[str, str]:
+    """All that are set, by their names without the prefix."""
+    answer = place.client.ask("container", "get-attr", place.pool, place.container)
+    items = answer if isinstance(answer, list) else []
+    return {
+        str(item["name"]).removeprefix(PREFIX): _text(item.get("value"))
+        for item in items
+        if isinstance(item, dict) and str(item.get("name", "")).startswith(PREFIX)
+    }
+
+
+def _text(value: object) -> str:
+    """The tool writes values, which are bytes, in base64."""
+    try:
+        return base64.b64decode(str(value or ""), validate=True).decode().rstrip("\0")
+    except (binascii.Error, UnicodeDecodeError):
+        return str(value)
+
+
+Caching = Literal["site", "write_through", "disabled"]
+Preload = Literal["none", "ioil", "pil4dfs"]
+FOUND = "as_found"  # caching of a mount that somebody else made
+# caching -> options of dfuse 2.0 to 2.6 (`dfuse --help`)
+CACHING: Mapping[Caching, tuple[str, ...]] = {
+    "site": (),  # dfuse's own: all caches on, unless the container's attributes say otherwise
+    "write_through": ("--disable-wb-cache",),
+    "disabled": ("--disable-caching",),  # the container's attributes do not count then
+}
+FACTORS = frozenset({"caching", "interception"})  # options that may be factors
+_TIME = Form("a time: 0, 5, 5s, 10m, 1h", r"\d{1,6}[smhd]?")
+_DATA = Form("on, off, otoc (open to close) or a time", r"on|off|true|false|otoc|\d{1,6}[smhd]?")
+# container attributes that dfuse reads: its manual, "Caching"
+_ATTRIBUTES: Mapping[str, Form | None] = {
+    **plain(_TIME, "attr-time dentry-time dentry-dir-time ndentry-time"),
+    "data-cache": _DATA,
+    "direct-io-disable": one_of("on", "off"),
+}
+DIRECT_IO_OFF = "direct-io-disable"
+
+
+class DaosDfuseOptions(DaosOptions):
+    """A container mounted by the suite with dfuse, or a directory of a mount that is there."""
+
+    option_of: ClassVar[Mapping[str, str]] = {**OPTION_OF, **{name: name for name in FACTORS}}
+
+    path: str = Field("", description="a directory in an existing DFUSE mount, used as it is")
+    caching: Caching = Field(
+        "site", description="site: dfuse's own and the container's; write_through; disabled"
+    )
+    cache_attributes: dict[str, str] = Field(
+        {}, description="of the suite's own container: data-cache, attr-time, dentry-time..."
+    )
+    multi_user: bool = Field(False, description="let other users use the mount")
+    thread_count: int | None = Field(None, ge=2, le=1024, description="threads of each dfuse")
+    eq_count: int | None = Field(None, ge=1, le=64, description="event queues of each dfuse")
+    interception: Preload = Field(
+        "none", description="library loaded into programs and the player: none, ioil, pil4dfs"
+    )
+    interception_library: str = Field(
+        "", description="its absolute path, if it is not where the loader looks"
+    )
+
+    @field_validator("path", "interception_library")
+    @classmethod
+    def _path(cls, value: str) -> str:
+        if value and (not value.startswith("/") or "\0" in value):
+            raise ValueError(f"must be absolute, not {value!r}")
+        return value
+
+    @field_validator("cache_attributes")
+    @classmethod
+    def _cache_attributes(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, setting in value.items():
+            form = _ATTRIBUTES.get(name)
+            if form is None:
+                raise ValueError(f"{name!r} is not one of {', '.join(sorted(_ATTRIBUTES))}")
+            if reason := form.refusal(setting):
+                raise ValueError(f"{name}: {reason}")
+        return value
+
+    @model_validator(mode="after")
+    def _one_pool(self) -> DaosDfuseOptions:
+        given = [bool(self.pool), self.levels is not None, bool(self.path)]
+        if sum(given) != 1:
+            raise ValueError("give exactly one of pool, levels, and path (of an existing mount)")
+        if self.container and self.levels is not None:
+            raise ValueError("container: not with levels, since each level has its own pool")
+        return self
+
+    @model_validator(mode="after")
+    def _of_our_mount(self) -> DaosDfuseOptions:
+        beside = self.model_fields_set - _OF_ANY_MOUNT
+        if self.path and beside:
+            names = ", ".join(sorted(beside))
+            raise ValueError(f"{names}: cannot be set on an existing mount (path)")
+        if self.container and self.cache_attributes:
+            raise ValueError("cache_attributes: the named container keeps its own attributes")
+        if self.caching == "disabled" and self.cache_attributes:
+            raise ValueError("cache_attributes: they have no effect where caching is disabled")
+        return self
+
+    @property
+    def caching_word(self) -> str:
+        """How the mount caches, for a coordinate: everything that makes two mounts differ."""
+        if self.path:
+            return FOUND
+        given = [f"{name}={value}" for name, value in sorted(self.cache_attributes.items())]
+        return " ".join([self.caching, *given])
+
+    @property
+    def flags(self) -> list[str]:
+        """Options of dfuse."""
+        counts = {"thread-count": self.thread_count, "eq-count": self.eq_count}
+        return [
+            *CACHING[self.caching],
+            *(["--multi-user"] if self.multi_user else []),
+            *(f"--{name}={value}" for name, value in counts.items() if value is not None),
+        ]
+
+
+_OF_ANY_MOUNT = {"path", "system", "deadline", "interception", "interception_library"}
+
+
 def refusal() -> str:
     """Why this kernel cannot mount by dfuse (empty: it can)."""
     program = "" if tools.find(PROGRAM) else tools.refusal(PROGRAM) or MISSING
     if os.geteuid() == 0:
         right = mounting.root_refusal()
     else:
-        right = "" if tools.find(fuse.UNMOUNTER) else f"no {fuse.UNMOUNTER}: install fuse3"
-    return "; ".join(reason for reason in (program, right, fuse.device_refusal()) if reason)
+        right = (
+            ""
+            if tools.find(client_mount.UNMOUNTER)
+            else f"no {client_mount.UNMOUNTER}: install fuse3"
+        )
+    return "; ".join(reason for reason in (program, right, client_mount.device_refusal()) if reason)
 
 
 def version() -> str:
@@ -74,17 +220,17 @@ def argv(details: JsonObject) -> list[str]:
 
 
 def start(words: Sequence[str], point: Path) -> int:
-    """Start it and wait until it is mounted and answers; returns its pid.  As fuse.start."""
+    """Start it and wait until it is mounted and answers; returns its pid.  As start_client."""
     looks: list[str] = []
 
     def answers(_pid: int) -> bool:
         if not _mounted(point):
             return False
-        looks.append(fuse.trouble(point, servers=True))
+        looks.append(client_mount.mount_trouble(point, servers=True))
         return not looks[-1]
 
     try:
-        return fuse.start(words, point, answers, MOUNT_DEADLINE, _complaint)
+        return client_mount.start_client(words, point, answers, MOUNT_DEADLINE, _complaint)
     except ToolError as error:
         if looks:
             raise ToolError(f"{error}; it was mounted, and {looks[-1]}") from error
@@ -93,7 +239,7 @@ def start(words: Sequence[str], point: Path) -> int:
 
 def serves(point: Path) -> bool:
     """Whether DFUSE is mounted there, and its pool answers."""
-    return _mounted(point) and not fuse.trouble(point, servers=True)
+    return _mounted(point) and not client_mount.mount_trouble(point, servers=True)
 
 
 def _mounted(point: Path) -> bool:
@@ -229,20 +375,22 @@ class DfuseNode(ClientMount, DaosBackend):
     @classmethod
     def environment(cls, access: Access) -> dict[str, str]:
         """LD_PRELOAD with the library that goes around the kernel, if there is one."""
-        return interception.environment(text(access.details, "interception"), access.preloaded)
+        return libraries.interception_environment(
+            text(access.details, "interception"), access.preloaded
+        )
 
     @classmethod
     def intercepted(cls, access: Access, texts: Iterable[str]) -> Interception | None:
         """What the library says that it took over."""
         kind = text(access.details, "interception")
-        return None if kind == interception.NONE else interception.counted(kind, texts)
+        return None if kind == libraries.NONE else libraries.counted(kind, texts)
 
     @classmethod
     def workers(cls, access: Access) -> list[int]:
         """The dfuse of the mount, and servers that run here."""
         servers = super().workers(access)
         if "point" in access.details:
-            return servers + fuse.processes(argv(access.details))
+            return servers + client_mount.client_processes(argv(access.details))
         return servers + list(servers_of(text(access.details, "found")))
 
     @classmethod
@@ -265,32 +413,32 @@ class DfuseNode(ClientMount, DaosBackend):
         """The mount has died or hangs; what is wrong with the pool."""
         details = access.details
         if "tree" in details:
-            trouble = fuse.trouble(Path(text(details, "tree")), servers=True)
+            trouble = client_mount.mount_trouble(Path(text(details, "tree")), servers=True)
             return [trouble] if trouble else []
         point = Path(text(details, "point"))
         if mounted_at(point) is None:
             trouble = f"nothing is mounted at {point}"
         else:
-            trouble = fuse.trouble(point, servers=True)
+            trouble = client_mount.mount_trouble(point, servers=True)
         return [*([trouble] if trouble else []), *super().health(access)]
 
 
 def _require_library(access: Access) -> None:
     """BackendError if this node would not put the library into programs."""
-    if access.preloaded and (reason := interception.distrust(access.preloaded)):
+    if access.preloaded and (reason := libraries.program_distrust(access.preloaded)):
         raise BackendError(f"{socket.gethostname()}: interception: {reason}")
 
 
 def _require_tree(details: JsonObject) -> None:
     folder = Path(text(details, "tree"))
-    if trouble := fuse.trouble(folder, servers=True):
+    if trouble := client_mount.mount_trouble(folder, servers=True):
         raise BackendError(f"{socket.gethostname()}: {trouble}")
     require_marker(folder, details, "container")
 
 
 def _pointless(details: JsonObject, state: str) -> bool:
     """Whether the state does not exist, or cannot be shown, as the mount is used."""
-    around = bool(details["interception"] != interception.NONE)
+    around = bool(details["interception"] != libraries.NONE)
     if state == "warm":
         return around or details["caching"] == "disabled"
     direct = mapping(details, "attributes").get(DIRECT_IO_OFF) != "on"
@@ -300,6 +448,6 @@ def _pointless(details: JsonObject, state: str) -> bool:
 def _around(details: JsonObject) -> dict[str, str]:
     """What else the evidence says of reads that do not come from the kernel, or may."""
     kind = details["interception"]
-    if kind != interception.NONE:
+    if kind != libraries.NONE:
         return {"reads": f"by lib{kind} from the servers, around the kernel's caches"}
     return {"o_direct": "as the mount was made"} if details["caching"] == FOUND else {}
