@@ -24,7 +24,7 @@ from fsmatrix.results.evidence.stored import Stored, StoredError, read
 from fsmatrix.results.evidence.values import Json, JsonObject, inside
 from fsmatrix.results.files.run.recordcheck import ANONYMISED
 from fsmatrix.results.record import Finding, Monitor, Phase, RunRecord, canonical_json
-from fsmatrix.results.sharing.anonymise.vocabulary import (
+from fsmatrix.results.sharing.vocabulary import (
     COMMON,
     COMMON_PARTS,
     FIELDS,

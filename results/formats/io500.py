@@ -23,8 +23,9 @@ from fsmatrix.results.formats.base import (
     overlapping,
     totals,
 )
-from fsmatrix.results.formats.io500.declared import GIB, KILO
-from fsmatrix.results.formats.io500.text import (
+from fsmatrix.results.formats.io500_text import (
+    GIB,
+    KILO,
     PARTS,
     Entry,
     PhaseFacts,
