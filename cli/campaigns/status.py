@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fsmatrix.results.audits.base import Tally
-    from fsmatrix.slurm.submission.status import PartStatus, Status
-    from fsmatrix.slurm.submission.submission import Submission
+    from fsmatrix.slurm.submission import PartStatus, Status, Submission
 
 
 # `fsmatrix jobs`: lists and prints the ready campaigns.
@@ -86,7 +85,7 @@ def status(directory: Directory, as_json: common.AsJson = False) -> None:
     Example: fsmatrix status out --json
     """
     from fsmatrix.slurm.scheduler import load
-    from fsmatrix.slurm.submission.status import status as look
+    from fsmatrix.slurm.submission import status as look
 
     submission = _submission(directory)
     state = look(directory, submission, load(submission.scheduler))
@@ -98,9 +97,9 @@ def status(directory: Directory, as_json: common.AsJson = False) -> None:
 
 
 def _submission(directory: Path) -> Submission:
-    from fsmatrix.slurm.submission import submission
+    from fsmatrix.slurm import submission
 
-    stored = submission.read(directory)
+    stored = submission.read_submission(directory)
     if stored is None:
         raise refuse(Origin(str(directory)), "", "nothing was submitted from here (submit -o)")
     return stored
@@ -217,7 +216,7 @@ def cancel(directory: Directory, as_json: common.AsJson = False) -> None:
     from fsmatrix.results.files import trust
     from fsmatrix.results.units import plural
     from fsmatrix.slurm.scheduler import load
-    from fsmatrix.slurm.submission.submitting import queued_tokens
+    from fsmatrix.slurm.submitting import queued_tokens
 
     trust.require(directory)
     submission = _submission(directory)

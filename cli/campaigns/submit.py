@@ -17,8 +17,8 @@ from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
     from fsmatrix.slurm.scheduler import Scheduler
-    from fsmatrix.slurm.submission.status import Status
-    from fsmatrix.slurm.submission.submitting import Outcome
+    from fsmatrix.slurm.submission import Status
+    from fsmatrix.slurm.submitting import Outcome
     from fsmatrix.suite.plan.plan import Plan
 
 
@@ -104,7 +104,7 @@ def submit(
     Example: fsmatrix submit ceph.yaml -o out --set slurm.partition=io;  fsmatrix status out
     """
     from fsmatrix.slurm.scheduler import load
-    from fsmatrix.slurm.submission.submitting import Submitter
+    from fsmatrix.slurm.submitting import Submitter
 
     changed = [*(sets or ())]
     if nodes is not None:
@@ -138,10 +138,10 @@ def submit(
 
 def _wait(console: Console, out: Path, scheduler: Scheduler) -> Status:
     """Look again and again until no job may do anything more; the last look."""
-    from fsmatrix.slurm.submission import submission
-    from fsmatrix.slurm.submission.status import status as look
+    from fsmatrix.slurm import submission
+    from fsmatrix.slurm.submission import status as look
 
-    made, said = submission.read(out), ""
+    made, said = submission.read_submission(out), ""
     assert made is not None  # it was written before the first job
     try:
         while (state := look(out, made, scheduler)).under_way:
@@ -165,7 +165,7 @@ def _plan(
     here: bool,
 ) -> tuple[Plan, Path]:
     """The plan as this command asks for it, and its results directory."""
-    from fsmatrix.slurm.submission import submission
+    from fsmatrix.slurm import submission
     from fsmatrix.suite.plan.plan import build_plan
     from fsmatrix.suite.run.execute import continued, is_stored, stored_plan
 
@@ -175,7 +175,7 @@ def _plan(
     there = resume and is_stored(place)
     if campaign is None and not there:
         raise refuse(Origin(str(place)), "", "holds no campaign that could be resumed")
-    before = submission.read(place) if resume else None
+    before = submission.read_submission(place) if resume else None
     if not only and before is not None:
         only = list(before.only)
     asked = common.request(sets, only, "1/1", seed)
@@ -198,7 +198,7 @@ def _check(plan: Plan, nodes: int | None, here: bool) -> None:
 
 
 def _rehearse(plan: Plan, out: Path, scheduler: Scheduler, as_json: bool) -> None:
-    from fsmatrix.slurm.submission.submitting import Submitter
+    from fsmatrix.slurm.submitting import Submitter
 
     scripts = Submitter(scheduler).rehearse(plan, out, Path.cwd())
     if as_json:

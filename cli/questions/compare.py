@@ -162,10 +162,8 @@ def _fairness(ds: xr.Dataset, results: Sequence[Comparison]) -> Fairness | None:
     """Of all targets that were compared."""
     from fsmatrix.analysis.questions.fairness import fairness
 
-    compared = dict.fromkeys(
-        name for comparison in results for name in (comparison.a, comparison.b)
-    )
-    return fairness(ds, tuple(compared)) if compared else None
+    names = dict.fromkeys(name for comparison in results for name in (comparison.a, comparison.b))
+    return fairness(ds, tuple(names)) if names else None
 
 
 def _with_fairness(comparison: Comparison, fair: Fairness | None) -> dict[str, Json]:

@@ -139,7 +139,7 @@ def _of_entry(entry: Entry) -> OneRun:
 def _of_job(results: Path, wanted: str) -> dict[str, str]:
     """Logs of the jobs with this number, or of this part of a submission."""
     from fsmatrix.results.files import safefile
-    from fsmatrix.slurm.submission import submission
+    from fsmatrix.slurm import submission
 
     paths = [
         submission.log(results, noted.key, noted.job)

@@ -20,7 +20,7 @@ NOT_AS_ASKED = 1  # status of `status` (not up) and of `down` (something was lef
 _MODULES = {
     "ceph": "fsmatrix.backends.testbed.ceph_testbed",
     "daos": "fsmatrix.backends.testbed.daos_testbed",
-    "slurm": "fsmatrix.slurm.testbed.testbed",
+    "slurm": "fsmatrix.slurm.testbed",
 }
 
 app = typer.Typer(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
     from fsmatrix.backends.testbed.daos_testbed import DaosTestbed
     from fsmatrix.backends.testbed.home import Step
-    from fsmatrix.slurm.testbed.testbed import SlurmTestbed
+    from fsmatrix.slurm.testbed import SlurmTestbed
 
 System = TypeVar("System", bound="BaseTestbed[Any]")
 DEFAULTS = {  # where a test bed is if nobody says so
@@ -152,7 +152,7 @@ def slurm(
 
     Example: fsmatrix testbed up slurm --nodes 4
     """
-    from fsmatrix.slurm.testbed.testbed import SlurmTestbed
+    from fsmatrix.slurm.testbed import SlurmTestbed
 
     _bring_up(
         SlurmTestbed,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.slurm.testbed.testbed import SlurmTestbed
+from fsmatrix.slurm.testbed import SlurmTestbed
 from fsmatrix.suite.campaign.slurm_section import OWN, WHOLE, SlurmSection, owned
 
 OVERWRITES = ("#PBS -o ", "#BSUB -o ", "#SBATCH --outpu=")

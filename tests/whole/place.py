@@ -26,7 +26,7 @@ from fsmatrix.backends.system.mounts import mounts
 from fsmatrix.backends.testbed import ceph_testbed as ceph
 from fsmatrix.backends.testbed import daos_testbed as daos
 from fsmatrix.results.process import Process
-from fsmatrix.slurm.testbed import testbed as slurm
+from fsmatrix.slurm import testbed as slurm
 from fsmatrix.suite.session.client import orphaned_sessions
 from tests.whole.leftovers import loop_devices
 

@@ -135,7 +135,7 @@ def test_names_are_not_brought_back_by_looking(
     """Whoever opens the files to see whether their pages went has their names in memory again."""
     done: list[str] = []
     look = files.resident_pages
-    monkeypatch.setattr(files, "resident_pages", lambda file: done.append("look") or look(file))
+    monkeypatch.setattr(cache, "resident_pages", lambda file: done.append("look") or look(file))
     monkeypatch.setattr(cache, "_drop", lambda *_: None)
     monkeypatch.setattr(cache, "may_drop", lambda: True)
     monkeypatch.setattr(cache, "drop_caches", lambda _: done.append("drop"))

@@ -22,10 +22,9 @@ from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store, StoreError, counts_as_done
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.results.units import format_duration
+from fsmatrix.slurm import submission as files
 from fsmatrix.slurm.scheduler import BatchJob, JobState, Scheduler, SchedulerAway, SchedulerError
-from fsmatrix.slurm.submission import submission as files
-from fsmatrix.slurm.submission.status import stored
-from fsmatrix.slurm.submission.submission import COLLECT, Part, Submission, divide, lanes, left
+from fsmatrix.slurm.submission import COLLECT, Part, Submission, divide, lanes, left, stored
 from fsmatrix.suite.campaign.slurm_section import SlurmSection
 from fsmatrix.suite.campaign.yamlio import CampaignError, Problem
 from fsmatrix.suite.plan.estimate import run_seconds
@@ -316,7 +315,7 @@ class Submitter:
 
     def _submit(self, plan: Plan, store: Store, resume: bool, directory: Path) -> Outcome:
         out = store.directory
-        before = files.read(out)
+        before = files.read_submission(out)
         if before is not None and not resume:
             raise StoreError(
                 out,
