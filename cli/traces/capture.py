@@ -69,11 +69,11 @@ def rank(
 
     Example: mpirun -n 4 fsmatrix trace rank -o texts -- ./program
     """
-    from fsmatrix.traces.capture import ranks
+    from fsmatrix.traces.capture import program
 
     if not out.is_dir():
         raise refuse(Origin(f"-o {out}"), "", f"{out} is not a directory: make it before")
-    raise typer.Exit(ranks.run(command, checked(roots), out))
+    raise typer.Exit(program.run_rank(command, checked(roots), out))
 
 
 def check_place(out: Path) -> None:

@@ -38,7 +38,7 @@ def generate(
 
     Example: fsmatrix trace generate ycsb-zipfian --scale 0.01 -o ycsb.h5
     """
-    from fsmatrix.traces.generators import page_cache
+    from fsmatrix.traces import page_cache
     from fsmatrix.traces.writer import copy
 
     try:

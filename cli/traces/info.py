@@ -25,7 +25,7 @@ def info(
     from fsmatrix.analysis.draw.tables import text
     from fsmatrix.analysis.traces import TraceShown
     from fsmatrix.traces.reader import opened
-    from fsmatrix.traces.statistics.survey import survey
+    from fsmatrix.traces.statistics import survey
 
     analyse.picture(out)
     with opened(trace) as operations, progress.bar("reading", operations.operations) as tell:

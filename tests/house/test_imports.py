@@ -37,7 +37,7 @@ RANK_MODULES = (
     "backends/player/python_posix.py",
     "backends/player/content.py",
     "traces/model.py",
-    "traces/generators",
+    "traces/page_cache.py",
 )
 CONDUCTOR_SIDE = "client"  # the folder of suite/session that ranks do not import
 HEAVY = {"pydantic", "h5py", "xarray", "scipy", "ruamel", "rich", "typer", "psutil"}

@@ -1,7 +1,8 @@
 """The four workloads of the page-cache study (results/published/page-cache-workloads.csv).
 
 What was printed of each is kept at every scale: operations, unique pages, sizes.  What was not
-printed is chosen here, and said with each function.
+printed is chosen here, and said with each function.  Any block of a trace comes from a seed, in
+constant memory.  They are generated in ranks: numpy and the standard library only.
 """
 
 from __future__ import annotations
