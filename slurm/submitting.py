@@ -25,7 +25,7 @@ from fsmatrix.results.units import format_duration
 from fsmatrix.slurm import submission as files
 from fsmatrix.slurm.scheduler import BatchJob, JobState, Scheduler, SchedulerAway, SchedulerError
 from fsmatrix.slurm.submission import COLLECT, Part, Submission, divide, lanes, left, stored
-from fsmatrix.suite.campaign.slurm_section import SlurmSection
+from fsmatrix.suite.campaign.campaign import SlurmSection
 from fsmatrix.suite.campaign.yamlio import CampaignError, Problem
 from fsmatrix.suite.plan.estimate import run_seconds
 from fsmatrix.suite.plan.plan import Plan

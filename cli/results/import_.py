@@ -49,8 +49,7 @@ def import_(
     """
     from rich.progress import Progress
 
-    from fsmatrix.suite.importing.importing import Import
-    from fsmatrix.suite.importing.labels import labeller
+    from fsmatrix.suite.importing.importing import Import, labeller
     from fsmatrix.suite.importing.recognise import Formats, find
 
     if not out.absolute().parent.is_dir():

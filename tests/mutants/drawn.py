@@ -82,7 +82,7 @@ LEFT_OUT = LeftOut(
         "suite/oltp/__main__.py",
         "suite/oltp/rows.py",
         "suite/oltp/server.py",
-        "suite/oltp/sqlite/users.py",
+        "suite/oltp/sqlite_steps.py",
         "suite/run/conductor.py",
         "suite/run/environment.py",
         "suite/run/execute.py",
