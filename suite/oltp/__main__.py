@@ -25,8 +25,7 @@ from fsmatrix.backends.journal.journal import Journal, limited
 from fsmatrix.backends.system import cgroups
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.suite.oltp import account as accounts
-from fsmatrix.suite.oltp import answers, clients, logs, rows
-from fsmatrix.suite.oltp import sqlite_steps as sqlite
+from fsmatrix.suite.oltp import answers, clients, logs, rows, sqlite_steps
 from fsmatrix.suite.oltp.account import (
     DATA,
     RESULT,
@@ -90,7 +89,7 @@ def main(folder: Path) -> int:
     task = Task.read(folder / TASK)
     try:
         if task.engine == SQLITE:
-            answer = within_memory(task, lambda within: sqlite.do(task, folder, within))
+            answer = within_memory(task, lambda within: sqlite_steps.do(task, folder, within))
         else:
             server = server_of(task, folder)
             answer = within_memory(task, lambda within: _on(server, task, within))

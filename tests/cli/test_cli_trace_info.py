@@ -17,7 +17,7 @@ from matplotlib.image import imread
 
 from fsmatrix.analysis.traces import TraceShown
 from fsmatrix.backends.player.ops import Kind
-from fsmatrix.cli.traces import capture
+from fsmatrix.cli import trace as capture
 from fsmatrix.results.evidence import stored
 from fsmatrix.results.evidence.trace import TraceStatistics
 from fsmatrix.traces.model import Header

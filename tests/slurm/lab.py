@@ -15,7 +15,7 @@ from typing import Any
 
 import h5py
 
-from fsmatrix.cli.campaigns.status import as_data
+from fsmatrix.cli.campaigns.batch_jobs import as_data
 from fsmatrix.results.files.store import NAME, Store
 from fsmatrix.slurm import submission
 from fsmatrix.slurm import submission as looking

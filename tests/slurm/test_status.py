@@ -111,7 +111,7 @@ def test_the_end_is_learned_from_the_parts_that_ran(tmp_path: Path) -> None:
 def test_failed_runs_are_named_with_their_reasons(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fsmatrix.cli.campaigns import status as commands
+    from fsmatrix.cli.campaigns import batch_jobs as commands
 
     monkeypatch.setenv("COLUMNS", "60")
     out, plan, scheduler = tmp_path / "out", planned(), Paper()

@@ -20,7 +20,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import daemons
 from fsmatrix.backends.testbed.base import LEFT
-from fsmatrix.cli.testbeds import testbed as cli
+from fsmatrix.cli import testbed as cli
 from fsmatrix.slurm import testbed as bed_module
 from fsmatrix.slurm import testbed as testbed_make
 from fsmatrix.slurm.testbed import (

@@ -23,7 +23,7 @@ from fsmatrix.backends.testbed.ceph_testbed import (
     status,
     up,
 )
-from fsmatrix.cli.testbeds import testbed as cli
+from fsmatrix.cli import testbed as cli
 from tests.backends.testbed.remains import QUICK, assert_gone, of_bed, running
 from tests.waiting import PATIENCE
 

@@ -30,7 +30,7 @@ def test_a_bring_up_that_fails_leaves_nothing(ceph: None, tmp_path: Path) -> Non
 
 
 def _started(directory: Path, *more: str) -> subprocess.Popen[str]:
-    program = "from fsmatrix.cli.testbeds.testbed import app; app()"
+    program = "from fsmatrix.cli.testbed import app; app()"
     argv = [sys.executable, "-P", "-c", program, "up", "ceph", "--nodes", "2", "--pg-num", "32"]
     return subprocess.Popen(
         [*argv, "--osd-size", "1GiB", "--directory", str(directory), *more],

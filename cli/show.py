@@ -1,4 +1,8 @@
-"""`fsmatrix show`: failed runs, who is ahead where, and medians, in the terminal."""
+"""`fsmatrix show`, `logs` and `findings`: results in the terminal.
+
+Failed runs, who is ahead where, and medians; what the audits found, and which cells and runs it
+concerns.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,10 @@ from rich.measure import Measurement
 from rich.text import Text
 
 from fsmatrix.cli import common, completion, progress
-from fsmatrix.cli.questions import analyse, options
+from fsmatrix.cli.questions import analyse
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.registry import did_you_mean
+from fsmatrix.results.units import plural
 from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
@@ -25,9 +30,9 @@ if TYPE_CHECKING:
     from fsmatrix.analysis.data.cells import Cell
     from fsmatrix.analysis.data.summary import Summary
     from fsmatrix.analysis.lessons.standings import Standings
+    from fsmatrix.analysis.questions.findings import FindingGroup, Findings
     from fsmatrix.results.files.campaign.campaignfile import Entry
     from fsmatrix.results.record import Finding, RunRecord
-
 
 # One run of a results directory: how its programs were started, and what they printed.
 
@@ -37,6 +42,9 @@ MOST_NAMED = 5  # of several that were meant
 NONE = "{} has no run whose id begins so, and no job or part of a submission that is called so"
 FACTS = ("run_id", "status", "error", "engine", "engine_version", "started", "duration")
 UNSET: tuple[Json, ...] = (None, "", [])  # levels that say nothing
+
+STYLE = {"invalid": "bold red", "warning": "yellow", "info": "cyan"}
+MOST_CELLS, MOST_RUNS, MOST_MESSAGES = 4, 2, 2  # shown, unless --audit asks for all
 
 
 def logs(
@@ -212,7 +220,7 @@ def show(
             autocompletion=completion.runs,
         ),
     ] = None,
-    cells: options.Cells = False,
+    cells: analyse.Cells = False,
     as_json: common.AsJson = False,
 ) -> None:
     """Show failed runs, which target is ahead in each cell, medians and intervals.
@@ -326,3 +334,71 @@ def _rankings(dataset: xr.Dataset) -> None:
         more = len(shown) - MOST_RANKED
         start = f"{pattern}: " if pattern else ""
         analyse.print_lines([f"  {start}{some}{f' and {more} more' * (more > 0)}"])
+
+
+def findings(
+    files: analyse.Files,
+    audit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--audit",
+            help="Only findings of this audit, with all cells and runs (repeatable).",
+            autocompletion=completion.audits,
+        ),
+    ] = None,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Show what the audits found, by severity and audit, with the cells and runs.
+
+    What each audit examines, and its threshold: docs/audits.md.
+
+    Example: fsmatrix findings out --where target=xfs
+
+    Example: fsmatrix findings out --audit not-stationary --json
+    """
+    from fsmatrix.analysis.questions.findings import findings as analysis
+
+    analyse.picture(out)
+    with analyse.bad_input(files):
+        result = analysis(analyse.opened(files), where=analyse.levels(where), audits=audit or ())
+        if as_json:
+            common.print_json(result.to_dict())
+        else:
+            _print_findings(result, whole=bool(audit))
+        if out is not None:
+            analyse.drawn([result], out)
+
+
+def _print_findings(result: Findings, whole: bool) -> None:
+    analyse.print_lines(result.says)
+    console = progress.console()
+    for group in result.groups:
+        head = Text(f"\n{group.severity}", style=STYLE.get(group.severity, ""))
+        head.append(f" {group.audit}: {_counted_findings(group, result)}", style="default")
+        console.print(head, soft_wrap=True)
+        analyse.print_lines([f"  {line}" for line in _finding_lines(group, whole)])
+
+
+def _counted_findings(group: FindingGroup, result: Findings) -> str:
+    runs, cells = plural(result.runs, "run"), plural(result.cells, "cell")
+    return f"{group.runs} of {runs}, {len(group.cells)} of {cells}"
+
+
+def _finding_lines(group: FindingGroup, whole: bool) -> list[str]:
+    """Messages, advice, cells with their runs."""
+    messages = group.messages if whole else group.messages[:MOST_MESSAGES]
+    lines = [*messages]
+    if left := len(group.messages) - len(messages):
+        lines.append(f"and {left} more like these")
+    lines += [f"what to do: {group.advice}"] if group.advice else []
+    cells = group.cells if whole else group.cells[:MOST_CELLS]
+    for cell in cells:
+        runs = cell.run_ids if whole else cell.run_ids[:MOST_RUNS]
+        more = ", ..." if len(runs) < len(cell.run_ids) else ""
+        named = f"{cell.named or 'the only cell'}: " + ", ".join(runs) + more
+        lines.append(f"- {named}")
+    if left := len(group.cells) - len(cells):
+        lines.append(f"- and {left} more cells (--audit {group.audit} lists all)")
+    return lines

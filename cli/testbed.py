@@ -1,7 +1,11 @@
-"""`fsmatrix testbed up`: a command for each system that can be brought up."""
+"""`fsmatrix testbed`: a real system on this machine, up, looked at, and down again.
+
+`up` has a command for each system that can be brought up.
+"""
 
 from __future__ import annotations
 
+import importlib
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from fsmatrix.cli import common, progress
-from fsmatrix.results.evidence.values import JsonObject, inside, texts
+from fsmatrix.results.evidence.values import JsonObject, inside, objects, text, texts
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -29,20 +34,40 @@ DEFAULTS = {  # where a test bed is if nobody says so
     "daos": Path("/var/tmp/fsmatrix-testbed-daos"),
     "slurm": Path("/var/tmp/fsmatrix-testbed-slurm"),
 }
-Directory = Annotated[
+BedDirectory = Annotated[
     Path,
     typer.Option(
         "--directory", "-d", help="The test bed's own directory, which holds all its state."
     ),
 ]
-
-app = typer.Typer(
+up_app = typer.Typer(
     no_args_is_help=True,
     help="Bring up a test bed that outlives this command; a failed start is undone.",
 )
 
+NOT_AS_ASKED = 1  # status of `status` (not up) and of `down` (something was left alone)
+# each has up, status and down
+_MODULES = {
+    "ceph": "fsmatrix.backends.testbed.ceph_testbed",
+    "daos": "fsmatrix.backends.testbed.daos_testbed",
+    "slurm": "fsmatrix.slurm.testbed",
+}
+app = typer.Typer(
+    no_args_is_help=True,
+    help="A real Ceph, DAOS or Slurm on this machine, with emulated nodes (needs root).",
+)
+Directory = Annotated[
+    Path | None,
+    typer.Option(
+        "--directory",
+        "-d",
+        help="The test bed's directory. Default: the directories that `up` uses by default "
+        f"({', '.join(map(str, DEFAULTS.values()))}).",
+    ),
+]
 
-@app.command("ceph")
+
+@up_app.command("ceph")
 def ceph(
     nodes: Annotated[int, typer.Option(help="Storage nodes, each its own host bucket.")] = 3,
     osds_per_node: Annotated[
@@ -65,7 +90,7 @@ def ceph(
     ] = None,
     auth: Annotated[str, typer.Option(help="none, or cephx: users and capabilities.")] = "none",
     address: Annotated[str, typer.Option(help="Address of the daemons. Default: 127.x.y.1.")] = "",
-    directory: Directory = DEFAULTS["ceph"],
+    directory: BedDirectory = DEFAULTS["ceph"],
     as_json: common.AsJson = False,
 ) -> None:
     """Bring up a Ceph; show how long each step took and how much of it was waiting.
@@ -93,7 +118,7 @@ def ceph(
     )
 
 
-@app.command("daos")
+@up_app.command("daos")
 def daos(
     nodes: Annotated[
         int, typer.Option(help="Storage nodes: each is a server with one engine, which polls.")
@@ -109,7 +134,7 @@ def daos(
     pool_percent: Annotated[
         int, typer.Option(help="Percentage of the storage that the pool takes; 0: no pool.")
     ] = 50,
-    directory: Directory = DEFAULTS["daos"],
+    directory: BedDirectory = DEFAULTS["daos"],
     as_json: common.AsJson = False,
 ) -> None:
     """Bring up a DAOS, where its server is installed, with an agent of its own.
@@ -132,7 +157,7 @@ def daos(
     )
 
 
-@app.command("slurm")
+@up_app.command("slurm")
 def slurm(
     nodes: Annotated[int, typer.Option(help="Compute nodes, node1 to nodeN.")] = 4,
     cpus_per_node: Annotated[
@@ -145,7 +170,7 @@ def slurm(
         str, typer.Option(help="Longest job of partition short.")
     ] = "0:30:00",
     licenses: Annotated[str, typer.Option(help="Licences of the cluster: scratch:1,ior:2.")] = "",
-    directory: Directory = DEFAULTS["slurm"],
+    directory: BedDirectory = DEFAULTS["slurm"],
     as_json: common.AsJson = False,
 ) -> None:
     """Bring up a Slurm: slurmctld, and for each node a slurmd with its own host name.
@@ -267,3 +292,89 @@ def _slurm_lines(testbed: SlurmTestbed) -> list[str]:
         f"{testbed.facts['realised']}: all are this machine",
         f"use it:        export SLURM_CONF={testbed.conf}",
     ]
+
+
+app.add_typer(up_app, name="up")
+
+
+@app.command("status")
+def status(directory: Directory = None, as_json: common.AsJson = False) -> None:
+    """Show whether test beds are up, with their daemons and health.
+
+    Status 1: one of them is not up, or there is none.
+
+    With --directory, --json gives the facts of that test bed, otherwise {"beds": [...]}.
+
+    Example: fsmatrix testbed status --json
+    """
+    beds = [_found(place) for place in _places(directory)]
+    if as_json:
+        common.print_json(beds[0] if directory else {"beds": beds})
+    else:
+        for facts in beds:
+            _say_status(progress.console(), facts)
+    there = [facts["state"] for facts in beds if facts["state"] != "none"]
+    if not there or set(there) != {"up"}:
+        raise typer.Exit(NOT_AS_ASKED)
+
+
+@app.command("down")
+def down(directory: Directory = None, as_json: common.AsJson = False) -> None:
+    """Take test beds down, even after a crash: all that they made, and nothing else.
+
+    It can be repeated at any time.  Status 1: something was left alone; the output says why.
+    With --directory, --json describes that test bed, otherwise {"beds": [...]}.
+
+    Example: fsmatrix testbed down --directory /var/tmp/fsmatrix-testbed
+    """
+    from fsmatrix.backends.testbed.base import left_alone
+
+    beds = []
+    for place in _places(directory):
+        lines = [line for name in _MODULES for line in _system(name).down(place)]
+        beds.append({"directory": str(place), "done": lines, "left_alone": left_alone(lines)})
+        if not as_json:
+            for line in lines or [f"{place}: no test bed"]:
+                progress.line(progress.console(), line)
+    if as_json:
+        common.print_json(beds[0] if directory else {"beds": beds})
+    if any(bed["left_alone"] for bed in beds):
+        raise typer.Exit(NOT_AS_ASKED)
+
+
+def _places(directory: Path | None) -> list[Path]:
+    return [directory] if directory else list(DEFAULTS.values())
+
+
+def _system(name: str) -> Any:
+    return importlib.import_module(_MODULES[name])
+
+
+def _found(directory: Path) -> JsonObject:
+    """Facts of the test bed in a directory, whichever system it is."""
+    none: JsonObject = {}
+    for name in _MODULES:
+        facts = _system(name).status(directory)
+        if facts["state"] != "none":
+            return {"system": name, **facts}
+        none = facts
+    return none
+
+
+def _say_status(console: Console, facts: JsonObject) -> None:
+    words = {
+        "none": "no test bed",
+        "distrusted": "not looked at",
+        "interrupted": "interrupted while it came up: take it down",
+    }
+    state = words.get(state := text(facts, "state"), state)
+    system = f" ({facts['system']})" if "system" in facts else ""
+    progress.line(console, f"{facts['directory']}{system}: {state}")
+    table = Table("daemon", "pid", "state", box=None)
+    for daemon in objects(facts, "daemons") if "daemons" in facts else ():
+        table.add_row(text(daemon, "role"), str(daemon["pid"] or ""), text(daemon, "state"))
+    if table.row_count:
+        console.print(table)
+    for part, key in ((facts, "health"), (inside(facts, "facts"), "warnings")):
+        for line in texts(part, key) if key in part else ():
+            progress.line(console, line, "yellow")

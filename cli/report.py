@@ -10,7 +10,7 @@ import typer
 
 from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.questions import analyse
-from fsmatrix.cli.questions.claims import read_study
+from fsmatrix.cli.questions.claims_lessons import read_study
 from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
