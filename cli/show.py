@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from fsmatrix.results.record import Finding, RunRecord
 
 # One run of a results directory: how its programs were started, and what they printed.
-
-
 LONGEST_LOG = 256 << 20  # bytes of a job's log
 MOST_NAMED = 5  # of several that were meant
 NONE = "{} has no run whose id begins so, and no job or part of a submission that is called so"

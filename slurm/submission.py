@@ -43,15 +43,11 @@ from fsmatrix.suite.plan.plan import Plan
 # A job carries out some blocks of one shard: one client-node count on one storage system.  The
 # jobs of a block stand together and in random order, so that the geometry is confounded neither
 # with time nor with nodes; targets of one system share jobs, and so their nodes.
-
-
 MOST_JOBS = 500  # more blocks per job than asked for beyond this
 JOB_SECONDS = 5.0  # from a job's start to its first attachment: Python, the checks, the store
 SHARED = "storage"  # names the system of targets that name none
 
 # What is stored of a submitted campaign's runs: verdicts and times, each file opened once.
-
-
 SEEN = "seen.json"  # what run files say: they are not opened twice
 
 

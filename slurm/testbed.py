@@ -64,8 +64,6 @@ _FIRST_PORT, _LAST_PORT = 20000, 32000  # below those that Linux gives away by i
 _TRIES = 100
 
 # Take a Slurm down: its jobs, its daemons, and what jobs left running.
-
-
 JOBS_END_WITHIN = 10.0  # seconds; KillWait is 5: jobs may clean up after themselves
 _ASK_WITHIN = 5.0  # seconds for each question to slurmctld
 _POLL_ENDS = 0.05

@@ -37,8 +37,6 @@ MOST = 200  # classes; the extensions of fewest files are OTHER
 LONGEST = 12  # bytes of an extension; what is longer is part of a name
 
 # Where reads and writes begin, against where the one before them on the handle ended.
-
-
 FRESH = -1  # end of a slot on which nothing was done since it was opened
 FIRST, CONSECUTIVE, AHEAD, BACK = range(4)
 

@@ -43,12 +43,8 @@ from fsmatrix.results.evidence.evidence import Interception
 from fsmatrix.results.evidence.values import JsonObject, mapping, text, texts
 
 # Attributes of a container that say how dfuse caches: set on an own one, read of any.
-
-
 PREFIX = "dfuse-"  # of those that dfuse reads
 # The program dfuse: how it is called and started, and which mounts are its.
-
-
 PROGRAM = "dfuse"
 FSTYPES = frozenset({"fuse.daos", "fuse.dfuse"})
 MOUNT_DEADLINE = 60.0  # seconds; engines that poll on the client's cores answer slowly

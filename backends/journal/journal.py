@@ -3,7 +3,7 @@
 One JSON object per line, appended and fsync'd.  `begin` is written before the action,
 `confirm` adds facts that are known only afterwards (the name of a loop device), `end` says
 that it was undone.  What has no `end` was left by a crash; `undo_pending` takes it down.
-An entry belongs to the store that wrote it where it lay then (identity.py), to the kernel that
+An entry belongs to the store that wrote it where it lay then (proof.py), to the kernel that
 did it (host and boot id) and to a process.
 """
 
@@ -75,7 +75,7 @@ class Entry:
     pid: int
     process_start: int  # clock ticks after boot: with the pid, one process for sure
     time: float  # Unix time
-    store: str  # what proves the store that wrote it (identity.py)
+    store: str  # what proves the store that wrote it (proof.py)
     home: str  # and where its journals were
     journal: Path = field(compare=False, default=Path())
 

@@ -39,7 +39,7 @@ class Mark:
 
 
 def marker_of(tag: str, store: str = "") -> bytes:
-    """What a marker of `tag` holds; `store` is what proves the store (identity.py)."""
+    """What a marker of `tag` holds; `store` is what proves the store (proof.py)."""
     return json.dumps({"tag": tag, "store": store, "made_by": "fsmatrix"}).encode()
 
 

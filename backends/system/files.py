@@ -33,8 +33,6 @@ GONE = (errno.ENOENT, errno.ESTALE)  # also of network file systems
 CHANGED = (errno.ENOTDIR, errno.ELOOP)  # it is no directory any more
 _SHOWN = 200  # characters of a path in a message
 # Which parts of a file were really written: FIEMAP (linux/fiemap.h).
-
-
 _FS_IOC_FIEMAP = 0xC020660B
 _HEADER = struct.Struct("=QQIIII")  # start, length, flags, mapped, room, reserved
 _EXTENT = struct.Struct("=QQQQQIIII")  # logical, physical, length, 2 reserved, flags, 3 reserved

@@ -181,7 +181,7 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
     def bring_up(
         cls, home: Home, options: CephTestbedOptions, identity: JsonObject, steps: Steps
     ) -> dict[str, Json]:
-        """Start the cluster's daemons one after the other: see bringup.py."""
+        """Start the cluster's daemons one after the other: see ceph_bringup.py."""
         bed, fsid = text(identity, "id"), text(identity, "fsid")
         facts = ceph_bringup.Making(home, options, steps, bed, fsid).bring_up()
         names = {

@@ -70,7 +70,7 @@ def look(pid: int) -> Seen | None:
 def spawn(argv: Sequence[str], log: Path, more: Mapping[str, str] | None = None) -> Seen:
     """Start a program in a session of its own, with a bare environment; output goes to `log`.
 
-    `more` joins that environment: what tells whose it is (identity.py), and what it needs.
+    `more` joins that environment: what tells whose it is (proof.py), and what it needs.
     ToolError if it is missing.  CEPH_ARGS and CEPH_CONF of the caller do not reach it.
     """
     program = tools.find(argv[0])

@@ -144,7 +144,7 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
     def bring_up(
         cls, home: Home, options: DaosTestbedOptions, identity: JsonObject, steps: Steps
     ) -> dict[str, Json]:
-        """Start servers, engines and agent, and make the pool: see bringup.py."""
+        """Start servers, engines and agent, and make the pool: see daos_bringup.py."""
         made = daos_bringup.Making(home, options, steps, text(identity, "id")).bring_up()
         return {**made, "facts": {**inside(made, "facts"), "warnings": cls.warnings(options)}}
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from fsmatrix.analysis.units import Level
 
 # `fsmatrix study`: what a collection of other people's results says.  A study is a command.
-
-
 PARTS = 10  # how often the reading says how far it is
 app = typer.Typer(
     no_args_is_help=True,

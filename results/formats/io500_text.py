@@ -32,8 +32,6 @@ from fsmatrix.results.formats.base import Parsed, ParseError
 # GiB/s and that of the eight rates in thousands of operations per second (IO500's main.c,
 # calc_score).  IO500 leaves out of its means what is zero, and calls the run invalid; here
 # there is no score then.
-
-
 GIB = 1 << 30
 KILO = 1000.0
 BANDWIDTHS = ("ior-easy-write", "ior-easy-read", "ior-hard-write", "ior-hard-read")

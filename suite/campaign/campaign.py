@@ -28,14 +28,10 @@ from fsmatrix.results.units import Duration, PositiveDuration, PositiveSize, Slu
 from fsmatrix.suite.campaign.yamlio import CampaignError, Problem
 
 # What all parts of the schemas share.
-
-
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=48)]
 Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 
 # What a campaign declares about a target that nobody can be asked for: `targets.X.deployment`.
-
-
 _Words = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 .+_-]*$", max_length=60)]
 _Redundancy = Annotated[
     str, StringConstraints(pattern=r"^(none|replica [1-9][0-9]?|EC [1-9][0-9]?\+[1-9][0-9]?)$")

@@ -35,8 +35,6 @@ ROUNDED = 6  # bytes: half of 0.01 KiB
 COLUMN = {"transfer_size": "transfer_size", "block_size": "block"}  # KiB
 
 # Why an IOR failed, from what it and its launcher said.
-
-
 LONGEST_REASON = 300
 MOST_LINES = 20_000  # from each end of a long text
 _ERRNO = re.compile(

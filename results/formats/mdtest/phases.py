@@ -36,8 +36,6 @@ from fsmatrix.results.formats.mdtest.text import (
 from fsmatrix.results.record import Phase
 
 # mdtest's own file of all ranks (`--saveRankPerformanceDetails`, 4.0 and later).
-
-
 HEAD = ("rank", "items")
 TREE_CELLS = 4  # rates and times of trees stand in the line of all tasks only
 

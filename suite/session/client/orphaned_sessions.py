@@ -75,7 +75,7 @@ class Scratch:
 
     @property
     def session(self) -> str:
-        """The name that all processes of the session carry (identity.py)."""
+        """The name that all processes of the session carry (proof.py)."""
         return self.folders[0].name
 
     def make(self) -> None:
