@@ -18,8 +18,7 @@ from pathlib import Path
 from fsmatrix.backends.base import CacheMethod, Evidence
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import libc
-from fsmatrix.backends.system.files import residency
-from fsmatrix.backends.system.files.descent import FOLDER, visit
+from fsmatrix.backends.system.files import FOLDER, residency_method, resident_pages, visit
 from fsmatrix.results.evidence.values import Json
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
@@ -41,7 +40,7 @@ class _Tally:
     def add(self, descriptor: int) -> None:
         self.files += 1
         self.bytes += os.fstat(descriptor).st_size
-        pages = residency.resident(descriptor)
+        pages = resident_pages(descriptor)
         if pages is None or self.resident is None:
             self.resident = None
         else:
@@ -247,5 +246,5 @@ def _facts(before: _Tally, after: _Tally, links: int) -> dict[str, Json]:
         "not_regular": links,
         "resident_before": before.resident,
         "resident_after": after.resident,
-        "resident_by": residency.method(),
+        "resident_by": residency_method(),
     }

@@ -41,7 +41,7 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 
 from ceph_rivals import DEPTH, OBJECT, SMALL, Cell, OnFiles, OnRados, Rate
 
-from fsmatrix.backends.testbed.ceph.testbed import (
+from fsmatrix.backends.testbed.ceph_testbed import (
     CephTestbed,
     CephTestbedOptions,
     down,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 
 PLAY = Path(__file__).with_name("ceph_play.py")
 SMALL, OBJECT = 4096, 4 << 20  # bytes

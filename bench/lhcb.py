@@ -21,8 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from fsmatrix.analysis.stats.estimates.medians import of_independent
-from fsmatrix.suite.engines.python import answer, words
-from fsmatrix.suite.engines.root import KIND
+from fsmatrix.suite.engines.python import ROOT, answer, words
 from fsmatrix.suite.workloads.streams.lhcb.program import Request
 
 TARGET = 1.1
@@ -39,7 +38,7 @@ def main() -> int:
     parser.add_argument("--dir", type=Path, default=None, help="where the file is written")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    python = KIND.probe().path
+    python = ROOT.probe().path
     request = Request(given.events, 18, compression=given.compression, cluster_size=52_428_800)
     with tempfile.TemporaryDirectory(dir=given.dir) as folder:
         place = f"{folder}/lhcb.root"

@@ -259,7 +259,7 @@ def memory(_root: Path, _rounds: int) -> list[Row]:
 
 def null(count: int) -> None:
     """Play so many operations of uniform-random on the null driver; print the peak."""
-    from fsmatrix.traces.generators.page_cache import generate as workload
+    from fsmatrix.traces.page_cache import generate as workload
 
     whole = workload("uniform-random", 1.0, 1).operations
     work = ReplayParams(generator="uniform-random", scale=count / whole, mode="queue", slots=1)

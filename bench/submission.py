@@ -21,10 +21,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from fsmatrix.slurm import submission
 from fsmatrix.slurm.slurm import Slurm
-from fsmatrix.slurm.submission import status, submission
-from fsmatrix.slurm.submission.submitting import Submitter
-from fsmatrix.slurm.testbed.testbed import SlurmTestbed, SlurmTestbedOptions, down, missing, up
+from fsmatrix.slurm.submitting import Submitter
+from fsmatrix.slurm.testbed import SlurmTestbed, SlurmTestbedOptions, down, missing, up
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.plan.as_json import plan_json
 from fsmatrix.suite.plan.plan import Request, build_plan
@@ -66,9 +66,9 @@ def steps(bed: SlurmTestbed, out: Path, runs: int) -> Iterator[tuple[str, Callab
         return f"{len(outcome.submitted)} jobs"
 
     def look() -> str:
-        stored = submission.read(out)
+        stored = submission.read_submission(out)
         assert stored is not None
-        return f"{status.status(out, stored, Slurm()).waiting} runs wait"
+        return f"{submission.status(out, stored, Slurm()).waiting} runs wait"
 
     def resume() -> str:
         outcome = submitter.submit(stored_plan(out, Request(), here=False), out, True, out.parent)

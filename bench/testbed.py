@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbedOptions, down, missing, up
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbedOptions, down, missing, up
 
 MOST_OWN = 1 / 3
 Step = dict[str, Any]

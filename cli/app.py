@@ -10,13 +10,10 @@ import typer
 import typer.core
 
 import fsmatrix
-from fsmatrix.cli import progress
-from fsmatrix.cli.campaigns import check, init, plan, run, status, submit
+from fsmatrix.cli import exchange, progress, report, show, testbed, trace
+from fsmatrix.cli.campaigns import batch_jobs, first_steps, plan, run
 from fsmatrix.cli.progress import waiting
-from fsmatrix.cli.questions import claims, compare, history, lessons, questions, studies
-from fsmatrix.cli.results import bundle, findings, import_, report, show
-from fsmatrix.cli.testbeds import testbed
-from fsmatrix.cli.traces import trace
+from fsmatrix.cli.questions import claims_lessons, compare, questions
 
 
 class _Commands(typer.core.TyperGroup):
@@ -43,42 +40,42 @@ Command = Callable[..., None]
 # the panels of `fsmatrix --help`, in this order, and a line for each command
 COMMANDS: dict[str, dict[str, tuple[Command, str]]] = {
     "Plan and run": {
-        "check": (check.check, "What works here, and why other things do not"),
-        "init": (init.init, "Write a campaign of your own, with comments"),
-        "jobs": (status.jobs, "List the ready-made campaigns, or print one"),
+        "check": (first_steps.check, "What works here, and why other things do not"),
+        "init": (first_steps.init, "Write a campaign of your own, with comments"),
+        "jobs": (batch_jobs.jobs, "List the ready-made campaigns, or print one"),
         "plan": (plan.plan, "Check a campaign; its matrix, order, time and space"),
         "run": (run.run, "Run a campaign, merge its runs and write the report"),
     },
     "Cluster": {
-        "submit": (submit.submit, "Queue a campaign as batch jobs, up to the report"),
-        "status": (status.status, "Jobs and runs of a submitted campaign, and its end"),
-        "cancel": (status.cancel, "Cancel its jobs; stored runs stay"),
+        "submit": (batch_jobs.submit, "Queue a campaign as batch jobs, up to the report"),
+        "status": (batch_jobs.status, "Jobs and runs of a submitted campaign, and its end"),
+        "cancel": (batch_jobs.cancel, "Cancel its jobs; stored runs stay"),
     },
     "Results": {
         "show": (show.show, "Who is ahead in each cell, and what failed"),
-        "findings": (findings.findings, "What the audits found"),
+        "findings": (show.findings, "What the audits found"),
         "report": (report.report, "Write the report; figures and tables for papers"),
         "logs": (show.logs, "What the programs of a run or a job printed"),
-        "collect": (submit.collect, "Merge all runs of a directory into one file"),
-        "import": (import_.import_, "Outputs of IOR, mdtest, fio, dbench, IO500, elbencho"),
-        "bundle": (bundle.bundle, "Pack campaign, results and versions into an archive"),
+        "collect": (batch_jobs.collect, "Merge all runs of a directory into one file"),
+        "import": (exchange.import_, "Outputs of IOR, mdtest, fio, dbench, IO500, elbencho"),
+        "bundle": (exchange.bundle, "Pack campaign, results and versions into an archive"),
     },
     "Questions": {
         "compare": (compare.compare, "Targets, levels of a factor, or campaigns, by cell"),
-        "lessons": (lessons.lessons, "Which target suits which pattern, best chunk sizes"),
+        "lessons": (claims_lessons.lessons, "Which target suits which pattern, best chunk sizes"),
         "fairness": (questions.fairness, "Are the targets compared fairly?"),
-        "history": (history.history, "Medians over campaigns, and where they jump"),
-        "claims": (claims.claims, "Which claims of a study hold on a campaign"),
+        "history": (compare.history, "Medians over campaigns, and where they jump"),
+        "claims": (claims_lessons.claims, "Which claims of a study hold on a campaign"),
     },
 }
 # asked more rarely: `fsmatrix ask effects out`, or `fsmatrix effects out` as before
 RARER: dict[str, Command] = {
-    "effects": questions.effects, "scalability": studies.scalability,
-    "bottleneck": studies.bottleneck, "curves": questions.curves, "response": questions.response,
-    "speedup": questions.speedup, "models": studies.models, "predict": questions.predict,
-    "correlation": studies.correlation, "variability": studies.variability,
-    "tails": studies.tails, "repetitions": studies.repetitions,
-    "bars": studies.bars, "traffic": questions.traffic, "cpu": questions.cpu,
+    "effects": questions.effects, "scalability": questions.scalability,
+    "bottleneck": questions.bottleneck, "curves": questions.curves, "response": questions.response,
+    "speedup": questions.speedup, "models": questions.models, "predict": questions.predict,
+    "correlation": questions.correlation, "variability": questions.variability,
+    "tails": questions.tails, "repetitions": questions.repetitions,
+    "bars": questions.bars, "traffic": questions.traffic, "cpu": questions.cpu,
     "adapters": questions.adapters, "lhcb": questions.lhcb,
 }  # fmt: skip
 # they read whole campaigns and have no progress of their own, as import has
@@ -91,7 +88,7 @@ for _name, _command in RARER.items():
     ask.command(_name)(_command)
     app.command(_name, rich_help_panel="Questions", hidden=True)(_command)
 app.add_typer(
-    studies.app,
+    questions.app,
     name="study",
     rich_help_panel="Questions",
     short_help="Collections of other people's results, and yours beside",

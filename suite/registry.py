@@ -38,8 +38,8 @@ ENGINES: Registry[Any] = Registry(
         "ior+mdtest": "fsmatrix.suite.engines.ior_mdtest:KIND",
         "postgresql": "fsmatrix.suite.engines.postgresql:KIND",
         "sqlite": "fsmatrix.suite.engines.sqlite:KIND",
-        "root": "fsmatrix.suite.engines.root:KIND",
-        "uproot": "fsmatrix.suite.engines.uproot:KIND",
+        "root": "fsmatrix.suite.engines.python:ROOT",
+        "uproot": "fsmatrix.suite.engines.python:UPROOT",
     },
     "engine",
 )

@@ -22,8 +22,8 @@ from fsmatrix.backends.local import images
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.player import player
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.testbed.ceph import testbed as ceph
-from fsmatrix.slurm.testbed import testbed as slurm
+from fsmatrix.backends.testbed import ceph_testbed as ceph
+from fsmatrix.slurm import testbed as slurm
 from fsmatrix.suite.engines.base import EngineError
 from fsmatrix.suite.launchers import mpirun
 from fsmatrix.suite.registry import ENGINES, LAUNCHERS

@@ -13,7 +13,7 @@ from typing import Any
 
 from fsmatrix.backends.ceph.bindings.cephfs import Cephfs
 from fsmatrix.backends.ceph.bindings.librados import Login
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed, CephTestbedOptions, down, up
 from tests.waiting import until
 
 TESTS = Path(__file__).parent

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from fsmatrix.results.formats.io500.declared import BANDWIDTHS, PHASES, RATES
+from fsmatrix.results.formats.io500_text import BANDWIDTHS, PHASES, RATES
 
 DATA = Path(__file__).parent / "data" / "io500"
 SECONDS = 300.0

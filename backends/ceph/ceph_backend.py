@@ -9,12 +9,10 @@ from typing import ClassVar, Self, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, SpeedEstimate
-from fsmatrix.backends.ceph import deployment, mounts
+from fsmatrix.backends.ceph import deployment, levels, mounts
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
-from fsmatrix.backends.ceph.levels import levels
-from fsmatrix.backends.ceph.levels.leveloptions import FACTORS
-from fsmatrix.backends.ceph.levels.levels import Levels
-from fsmatrix.backends.ceph.options import CephOptions
+from fsmatrix.backends.ceph.levels import Levels
+from fsmatrix.backends.ceph.options import LEVEL_FACTORS, CephOptions
 from fsmatrix.backends.ceph.state import health, network
 from fsmatrix.backends.ceph.state.health import Watch
 from fsmatrix.backends.errors import BackendError
@@ -61,7 +59,7 @@ class CephBackend(Backend):
     @property
     def level_factors(self) -> frozenset[str]:
         """Both cluster factors, if the options say how."""
-        return FACTORS if self._levels else frozenset()
+        return LEVEL_FACTORS if self._levels else frozenset()
 
     def level_refusal(self, level: Level) -> str:
         """No such hosts, redundancy that cannot be placed, missing rights..."""

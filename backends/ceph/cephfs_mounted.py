@@ -1,4 +1,4 @@
-"""CephFS at a path: mounted by the suite for itself, or found mounted.
+"""CephFS at a path, by ceph-fuse or the kernel's client: mounted by the suite, or found mounted.
 
 Mounted by the suite: the conductor makes a directory `fsmatrix-<tag>` in the file system through
 libcephfs, and each kernel mounts that very directory, so that nothing else of the file system is
@@ -25,26 +25,46 @@ from fsmatrix.backends.base import (
     Settled,
     Space,
 )
+from fsmatrix.backends.ceph import deployment, trees
 from fsmatrix.backends.ceph.bindings import capi, cephfs
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
 from fsmatrix.backends.ceph.ceph_backend import CephBackend, pool_space
-from fsmatrix.backends.ceph.mounts import Mounted, evict_session, is_ours
-from fsmatrix.backends.ceph.options import LAYOUT, CephfsOptions, MountedOptions
-from fsmatrix.backends.ceph.places import trees
-from fsmatrix.backends.ceph.places.trees import Tree
+from fsmatrix.backends.ceph.mounts import (
+    FUSE,
+    FUSE_PROGRAM,
+    KERNEL,
+    KERNEL_PROGRAM,
+    MOUNT_DEADLINE,
+    Mounted,
+    evict_session,
+    fuse_argv,
+    is_ours,
+    kernel_argv,
+    start_fuse,
+)
+from fsmatrix.backends.ceph.options import (
+    LAYOUT,
+    CephfsOptions,
+    FuseOptions,
+    KernelOptions,
+    MountedOptions,
+)
 from fsmatrix.backends.ceph.state import caches, facts
 from fsmatrix.backends.ceph.state.health import Watch
+from fsmatrix.backends.ceph.trees import Tree
 from fsmatrix.backends.errors import BackendError, ToolError, value_or_error
 from fsmatrix.backends.journal import journal
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import provenance
 from fsmatrix.backends.local.directory import place_refusal
-from fsmatrix.backends.local.mounts import fuse, mounting
+from fsmatrix.backends.local.mounts import client_mount, mounting
 from fsmatrix.backends.local.mounts.client_mount import ClientMount, require_marker
 from fsmatrix.backends.local.provenance import path_of
-from fsmatrix.backends.system.files.trusted import shared_refusal
+from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount, mount_of, mounted_at, mounts
-from fsmatrix.results.evidence.values import Json, JsonObject, inside, text
+from fsmatrix.backends.system.trusted import shared_refusal
+from fsmatrix.results.evidence.target import Deployment
+from fsmatrix.results.evidence.values import Json, JsonObject, inside, mapping, text
 
 # What the backends on CephFS share: they work in a directory of the suite's own (see own).
 
@@ -242,7 +262,7 @@ class Attached(ClientMount, CephfsBackend):
         """The client of the mount, if it is a process, and what `CephBackend` knows."""
         pids = super().workers(access)
         argv = cls.client_of(cls.argv(access.details)) if "point" in access.details else ()
-        return pids + (fuse.processes(argv) if argv else [])
+        return pids + (client_mount.client_processes(argv) if argv else [])
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
@@ -259,7 +279,7 @@ class Attached(ClientMount, CephfsBackend):
         """The mount has died, hangs or is read-only; what is wrong with the cluster."""
         details = access.details
         path = Path(text(details, "tree") if "tree" in details else text(details, "point"))
-        ailments = [fuse.trouble(path)]
+        ailments = [client_mount.mount_trouble(path)]
         if "point" in details and mounted_at(path) is None:
             ailments = [f"nothing is mounted at {path}"]
         elif not ailments[0] and mount_of(path).read_only:
@@ -411,3 +431,115 @@ def _layout_of(path: str) -> str:
         return os.getxattr(path, LAYOUT).decode(errors="replace")
     except OSError as error:
         return f"inherited ({error.strerror})"
+
+
+class CephfsFuse(CephfsMounted):
+    """One ceph-fuse for each kernel; it writes no log and has no admin socket."""
+
+    name = "cephfs-fuse"
+    Options = FuseOptions
+    fstype = FUSE
+    fstypes = frozenset({FUSE, "fuse.ceph"})
+
+    @classmethod
+    def mount_refusal(cls) -> str:
+        """No root, no ceph-fuse, or no /dev/fuse."""
+        program = tools.missing(FUSE_PROGRAM)
+        reasons = (mounting.root_refusal(), program, client_mount.device_refusal())
+        return "; ".join(reason for reason in reasons if reason)
+
+    @classmethod
+    def version(cls) -> str:
+        """What ceph-fuse says of its version."""
+        return tools.version(FUSE_PROGRAM, "--version")
+
+    def settings(self, context: ProvisionContext) -> dict[str, Json]:
+        """The client's options, and a name for the mount."""
+        options = cast(FuseOptions, self.options)
+        return {"client": options.client, "source": f"fsmatrix-{context.tag}"}
+
+    def client_deployment(self) -> Deployment:
+        """The kernel's pages serve reads; writes go to the object cache of ceph-fuse."""
+        options = cast(FuseOptions, self.options)
+        if options.path:
+            return deployment.found()
+        return deployment.client_of(options.client, options.object_size, deployment.PAGES)
+
+    @classmethod
+    def argv(cls, details: JsonObject) -> list[str]:
+        """In the foreground: its pid is known from the beginning."""
+        own, client = Tree.of(details), mapping(details, "client")
+        point, source = text(details, "point"), text(details, "source")
+        options = {name: text(client, name) for name in client}
+        return fuse_argv(own.login, own.filesystem, own.path, point, source, options)
+
+    @classmethod
+    def attach(cls, argv: Sequence[str], point: Path) -> None:
+        """Start it, and wait until it is mounted."""
+        start_fuse(argv, point)
+
+    @classmethod
+    def keeps_data(cls, details: JsonObject) -> bool:
+        """Yes, unless the suite has turned its object cache off."""
+        return "tree" in details or mapping(details, "client").get("client_oc") != "false"
+
+
+class CephfsKernel(CephfsMounted):
+    """Its cache is the kernel's page cache and nothing else."""
+
+    name = "cephfs-kernel"
+    Options = KernelOptions
+    fstype = KERNEL
+    fstypes = frozenset({KERNEL})
+
+    @classmethod
+    def mount_refusal(cls) -> str:
+        """No root, no ceph in the kernel, or no mount.ceph."""
+        reasons = (
+            mounting.root_refusal(),
+            mounting.kernel_refusal(KERNEL),
+            tools.missing(KERNEL_PROGRAM),
+        )
+        return "; ".join(reason for reason in reasons if reason)
+
+    @classmethod
+    def version(cls) -> str:
+        """The kernel is the client."""
+        return f"kernel {os.uname().release}"
+
+    def settings(self, context: ProvisionContext) -> dict[str, Json]:
+        """The options of mount(8) for this attachment."""
+        del context
+        return {"mount_options": cast(KernelOptions, self.options).mount_options}
+
+    def client_deployment(self) -> Deployment:
+        """All that it keeps are pages of the kernel; msgr2 only where the mount asks for it."""
+        options = cast(KernelOptions, self.options)
+        if options.path:
+            return deployment.found(deployment.PAGES)
+        return deployment.kernel_client(options.mount_options, options.object_size)
+
+    @classmethod
+    def argv(cls, details: JsonObject) -> list[str]:
+        """mount.ceph finds the monitors and the key as ceph.conf says."""
+        own, options = Tree.of(details), text(details, "mount_options")
+        login, point = Login.of(details), text(details, "point")
+        return kernel_argv(login, own.filesystem, own.path, point, options)
+
+    @classmethod
+    def attach(cls, argv: Sequence[str], point: Path) -> None:
+        """Mount by mount.ceph; ToolError with its words if that fails."""
+        del point
+        tools.run(argv, deadline=MOUNT_DEADLINE)
+
+    @classmethod
+    def client_of(cls, argv: Sequence[str]) -> Sequence[str]:
+        """Empty: the kernel serves the mount, no process."""
+        del argv
+        return ()
+
+    @classmethod
+    def keeps_data(cls, details: JsonObject) -> bool:
+        """Never: all data that it keeps are pages of the kernel."""
+        del details
+        return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from fsmatrix.backends.ceph.levels.levelstate import Redundancy, parse_redundancy
+from fsmatrix.backends.ceph.levelstate import Redundancy, parse_redundancy
 from fsmatrix.backends.system.mounts import option_values
 from fsmatrix.results.evidence.target import (
     DURABLE,

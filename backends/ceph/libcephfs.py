@@ -21,7 +21,7 @@ from pydantic import Field
 
 from fsmatrix.backends.access import Access, CephfsAccess, expect
 from fsmatrix.backends.base import Availability, CacheMethod, Evidence, ProvisionContext
-from fsmatrix.backends.ceph import deployment
+from fsmatrix.backends.ceph import deployment, trees
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.librados import NO_WAIT, root_text
 from fsmatrix.backends.ceph.cephfs_mounted import (
@@ -32,9 +32,8 @@ from fsmatrix.backends.ceph.cephfs_mounted import (
     require_seen,
 )
 from fsmatrix.backends.ceph.options import LibcephfsOptions
-from fsmatrix.backends.ceph.places import trees
-from fsmatrix.backends.ceph.places.trees import Tree
 from fsmatrix.backends.ceph.state import caches
+from fsmatrix.backends.ceph.trees import Tree
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import DATA, Journal
 from fsmatrix.results.evidence.target import Deployment

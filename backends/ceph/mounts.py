@@ -16,7 +16,7 @@ from pathlib import Path
 from fsmatrix.backends.ceph.bindings.librados import NO_WAIT, TIMEOUT, Login
 from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.local.mounts import fuse
+from fsmatrix.backends.local.mounts import client_mount
 from fsmatrix.backends.system import mounts, tools
 from fsmatrix.results.evidence.stored import Stored
 
@@ -108,8 +108,10 @@ def servers(conf: str) -> list[int]:
 
 
 def start_fuse(argv: Sequence[str], point: Path) -> int:
-    """Start ceph-fuse and wait until it is mounted; returns its pid.  As fuse.start."""
-    return fuse.start(argv, point, lambda pid: _serves(pid, point), MOUNT_DEADLINE, _complaint)
+    """Start ceph-fuse and wait until it is mounted; returns its pid.  As start_client."""
+    return client_mount.start_client(
+        argv, point, lambda pid: _serves(pid, point), MOUNT_DEADLINE, _complaint
+    )
 
 
 def _serves(pid: int, point: Path) -> bool:
@@ -119,7 +121,7 @@ def _serves(pid: int, point: Path) -> bool:
     meanwhile, it tries again for five seconds before it ends.
     """
     mount = mounts.mounted_at(point)
-    if mount is None or mount.fstype != FUSE or fuse.trouble(point):
+    if mount is None or mount.fstype != FUSE or client_mount.mount_trouble(point):
         return False
     tasks = Path(f"/proc/{pid}/task").glob("*/comm")
     with contextlib.suppress(OSError):  # a thread that ended meanwhile

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fsmatrix.backends.ceph.levels import levelstate
+from fsmatrix.backends.ceph import levelstate, rados, trees
 from fsmatrix.backends.ceph.mounts import FUSE, Mounted, evict_session, is_ours
-from fsmatrix.backends.ceph.places import spaces, trees
-from fsmatrix.backends.journal.identity import carries
 from fsmatrix.backends.journal.proof import (
     POINT,
     Facts,
@@ -15,10 +13,11 @@ from fsmatrix.backends.journal.proof import (
     NotProvenOurs,
     OwnershipScope,
     Stage,
+    carries,
     of_server_thing,
 )
 from fsmatrix.backends.journal.rollback import not_unmounted
-from fsmatrix.backends.local.mounts import fuse
+from fsmatrix.backends.local.mounts import client_mount
 from fsmatrix.backends.system import mounts
 from fsmatrix.results.evidence.stored import StoredError, read
 from fsmatrix.results.evidence.values import texts
@@ -39,7 +38,7 @@ def of_cephfs_mount(facts: Facts, ground: OwnershipScope) -> None:
     path = Path(own.path)
     if not ground.holds(path) or not POINT.fullmatch(path.name):
         raise NotProvenOurs(f"{path} is no mount point of this results directory: not unmounted")
-    for pid in fuse.processes(argv):
+    for pid in client_mount.client_processes(argv):
         if not carries(pid, ground.identity.store):
             raise NotProvenOurs(f"process {pid} is not of this results directory: not ended")
 
@@ -53,10 +52,10 @@ def undo_cephfs_mount(facts: Facts, same_boot: bool) -> str:
     mount = mounts.mounted_at(path)
     if mount is not None and not is_ours(mount, own):
         raise NotProvenOurs(f"{path}: {mount.source} is mounted there, not our CephFS")
-    if mount is None and not fuse.processes(client):
+    if mount is None and not client_mount.client_processes(client):
         return ""
     try:
-        in_order = fuse.detach(path, client)
+        in_order = client_mount.detach_mount(path, client)
     except OSError as error:
         raise not_unmounted(str(path), error) from error
     if not in_order:
@@ -77,7 +76,7 @@ def undo_cephfs_tree(facts: Facts, same_boot: bool) -> str:
 def undo_rados_space(facts: Facts, same_boot: bool) -> str:
     """Remove our namespaces from a RADOS pool, if their marker holds the recorded tag."""
     del same_boot  # they are on the servers
-    gone = spaces.Space.of(facts).remove()
+    gone = rados.Space.of(facts).remove()
     return f"removed namespaces {facts['prefix']} of pool {facts['pool']}" if gone else ""
 
 

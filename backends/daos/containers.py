@@ -1,9 +1,10 @@
-"""Containers: the suite's own, journalled, made and destroyed; or one that is given.
+"""Containers: the suite's own, made and destroyed; or one that is given, and directories in it.
 
-An own container is called `fsmatrix-<tag>-<target>-<8 random digits>`: several shards of a
-campaign may use one pool, and the label alone proves whose it is, also when a crash left the
-journal without the UUID.  Where it holds no files, each run gets containers of its own that are
-called `<label>.<run>...`: they go with it, whoever made them.  Nothing else in the pool is touched.
+An own container is called `fsmatrix-<tag>-<target>-<8 random digits>`, and so is an own directory:
+several shards of a campaign may use one pool, and the name alone proves whose it is, also when a
+crash left the journal without the UUID.  Where a container holds no files, each run gets containers
+of its own that are called `<label>.<run>...`: they go with it, whoever made them.  Nothing else in
+the pool is touched, and what is made is journalled.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from typing import Self
 
 from fsmatrix.backends.access import DaosAccess
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos.tools import tool
-from fsmatrix.backends.daos.tools.answers import Container
-from fsmatrix.backends.daos.tools.client import Client
+from fsmatrix.backends.daos import tools
+from fsmatrix.backends.daos.bindings import Folders
+from fsmatrix.backends.daos.tools import Client, Container
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.values import JsonObject
 
 ENTRY = "daos-container"  # kind of journal entry
 POSIX = "POSIX"  # layout of a container that holds files
+TREE_ENTRY = "daos-tree"  # kind of journal entry
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ def make(
     entry = context.journal.begin(ENTRY, target=context.target, **facts)
     try:
         container = client.create(pool, label, *creation, layout=layout)
-    except tool.DaosError as error:
-        if error.status != tool.EXIST:
+    except tools.DaosError as error:
+        if error.status != tools.EXIST:
             raise
         context.journal.end(entry)
         raise BackendError(taken) from error
@@ -147,10 +149,10 @@ def destroy(client: Client, pool: str, label: str, uuid: str = "") -> bool:
     words = ("container", "destroy", pool, container.uuid)
     try:
         client.ask(*words)
-    except tool.DaosError as error:
-        if error.status == tool.NONEXIST:
+    except tools.DaosError as error:
+        if error.status == tools.NONEXIST:
             return False  # another node did it meanwhile
-        if error.status != tool.BUSY:
+        if error.status != tools.BUSY:
             raise
         client.ask(*words, "--force")
     return True
@@ -161,7 +163,7 @@ def destroy_of_run(client: Client, pool: str, label: str, run: str = "") -> None
 
     BackendError, with nothing done, if the suite gives no such label.
     """
-    if not tool.is_own(label):
+    if not tools.is_own(label):
         raise BackendError(f"{label!r} is not one of the suite's containers: nothing was destroyed")
     own = DaosAccess.of_run(label, run)
     for each in client.containers(pool):
@@ -173,11 +175,64 @@ def destroy_recorded(facts: JsonObject) -> bool:
     """As `destroy`, of the container of a journal entry, and of what runs made beside it."""
     pool, label, system = (str(facts[name]) for name in ("pool", "label", "system"))
     for name in (pool, label, system):
-        if name and not tool.is_name(name):
+        if name and not tools.is_name(name):
             raise BackendError(f"{name!r} is not a name that DAOS gives: nothing was destroyed")
-    if not tool.is_own(label):
+    if not tools.is_own(label):
         raise BackendError(f"{label!r} is not one of the suite's containers: nothing was destroyed")
-    client = Client(system, tool.recorded_deadline(facts))
+    client = Client(system, tools.recorded_deadline(facts))
     if facts.get("layout", POSIX) != POSIX:
         destroy_of_run(client, pool, label)
     return destroy(client, pool, label, str(facts.get("uuid", "")))
+
+
+def make_tree(place: Place, library: str, context: ProvisionContext) -> str:
+    """Make one; its path in the container.  After a failure its journal entry stays."""
+    name = context.new_name()
+    path = f"{place.pool}/{place.container}/{name}"
+    facts = {"name": name, "path": path, **place.details}
+    context.journal.begin(TREE_ENTRY, target=context.target, **facts)
+    _folders(place, library).make(f"/{name}")
+    return f"/{name}"
+
+
+def remove_tree(place: Place, library: str, prefix: str, context: ProvisionContext) -> None:
+    """Remove it with all in it; harmless if it is gone."""
+    name = prefix.strip("/")
+    remove_recorded_tree({"name": name, **place.details}, library)
+    context.journal.end_all(TREE_ENTRY, name=name, container=place.container)
+
+
+def finish_tree(context: ProvisionContext, library: str) -> None:
+    """Remove what a failed `make` or `remove` of this process left."""
+    for entry in context.journal.pending(TREE_ENTRY, target=context.target):
+        if entry.is_own:
+            remove_recorded_tree(entry.facts, library)
+            context.journal.end(entry)
+
+
+def remove_recorded_tree(facts: JsonObject, library: str = "") -> bool:
+    """Remove the directory that a journal entry tells of; False if its container is gone.
+
+    BackendError, with nothing done, if another container is called so than the recorded one.
+    Which library is loaded, no journal says.
+    """
+    name, system = str(facts["name"]), str(facts["system"])
+    pool, container = str(facts["pool"]), str(facts["container"])
+    words = [word for word in (pool, container, system) if word]
+    if not tools.is_own(name) or not all(map(tools.is_name, words)):
+        raise BackendError(
+            f"{name!r} in {words}: not a record that the suite writes: nothing was destroyed"
+        )
+    client = Client(system, tools.recorded_deadline(facts))
+    place = Place(client, pool, container, str(facts["uuid"]), own=False)
+    there = place.query()
+    if there is None:
+        return False
+    if there.container_uuid != place.uuid:
+        raise BackendError(f"{place.gone()}: nothing was removed from it")
+    _folders(place, library).remove(f"/{name}")
+    return True
+
+
+def _folders(place: Place, library: str) -> Folders:
+    return Folders(place.pool, place.container, place.client.system, library)

@@ -19,15 +19,13 @@ from fsmatrix.backends.base import (
     Settled,
     Space,
 )
-from fsmatrix.backends.daos import containers, deployment, together
+from fsmatrix.backends.daos import containers, deployment, libraries, tools
 from fsmatrix.backends.daos import levels as pools
+from fsmatrix.backends.daos import state as daos_state
+from fsmatrix.backends.daos import tools as daos_tools
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import Levels, Shape
 from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
-from fsmatrix.backends.daos.state import counters, engines, health, settle
-from fsmatrix.backends.daos.state import facts as daos_facts
-from fsmatrix.backends.daos.tools import agent
-from fsmatrix.backends.daos.tools import client as daos_client
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import PREFIX
 from fsmatrix.backends.local import provenance
@@ -62,8 +60,8 @@ class DaosBackend(Backend):
         if reason := cls.uninstalled():
             return Availability(False, reason=reason)
         try:
-            version = daos_client.version()
-            system = daos_client.Client().system_query().system_name
+            version = daos_tools.daos_version()
+            system = daos_tools.Client().system_query().system_name
         except BackendError as error:
             return Availability(False, reason=str(error))
         return Availability(True, f"{version}, system {system}")
@@ -71,7 +69,7 @@ class DaosBackend(Backend):
     @classmethod
     def uninstalled(cls) -> str:
         """The tool is not there, or DAOS's libraries keep MPI from starting."""
-        return together.clash() if daos_client.installed() else daos_client.absence()
+        return libraries.mpi_clash() if daos_tools.daos_installed() else daos_tools.daos_absence()
 
     def refusal(self) -> str:
         """No tool, no such pool or container, or a pool that cannot hold its properties."""
@@ -85,7 +83,7 @@ class DaosBackend(Backend):
                 containers.given(options.client, options.pool, options.container)
         except BackendError as error:
             return str(error)
-        return options.misfit(daos_facts.shape(pool, system))
+        return options.misfit(daos_state.shape(pool, system))
 
     @property
     def _levels(self) -> Levels | None:
@@ -111,7 +109,7 @@ class DaosBackend(Backend):
             pool, system = options.client.pool_query(options.pool), options.client.system_query()
         except BackendError as error:
             return str(error)
-        return options.misfit(daos_facts.shape(pool, system))
+        return options.misfit(daos_state.shape(pool, system))
 
     def testbed_refusal(self, level: Level, attributes: Mapping[str, Scalar]) -> str:
         """Too few nodes for a class, or no such class: each has a server with one engine."""
@@ -153,23 +151,23 @@ class DaosBackend(Backend):
         self, label: str, options: DaosOptions, context: ProvisionContext, more: JsonObject
     ) -> Access:
         client = options.client
-        pool, system = settle.returned(client, label, context.progress), client.system_query()
+        pool, system = daos_state.returned(client, label, context.progress), client.system_query()
         empty = None
         if options.container:
             place = containers.given(client, label, options.container)
         else:
             if not client.containers(label):
-                empty = daos_facts.free(pool).bytes
-            if reason := options.misfit(daos_facts.shape(pool, system)):
+                empty = daos_state.free_space(pool).bytes
+            if reason := options.misfit(daos_state.shape(pool, system)):
                 raise BackendError(reason)
             place = containers.make(client, label, options.creation, context, self.layout)
         details = {
             **place.details,
             **more,
-            **daos_facts.at_attachment(pool).document(),
+            **daos_state.at_attachment(pool).document(),
             **({"empty_free": empty} if empty else {}),
             "provider": system.fabric_provider,
-            "servers": daos_facts.servers(system),
+            "servers": daos_state.servers(system),
             "host": socket.gethostname(),
         }
         return self._attach(place, details, context)
@@ -189,7 +187,7 @@ class DaosBackend(Backend):
         """Facts of pool, container and system; what cannot be told is recorded as such."""
         place = Place.of(access.details)
         client, pool, container = place.client, place.pool, place.container
-        here = engines.seen(texts(access.details, "servers"))
+        here = daos_state.engines_seen(texts(access.details, "servers"))
         empty = access.details.get("empty_free")
         return {
             "managed": place.own,
@@ -199,13 +197,13 @@ class DaosBackend(Backend):
             "kernel": os.uname().release,
             "provider": access.details["provider"],
             "servers": len(texts(access.details, "servers")),
-            "daos": value_or_error(lambda: {"version": daos_client.version()}),
+            "daos": value_or_error(lambda: {"version": daos_tools.daos_version()}),
             "server": value_or_error(lambda: {"version": client.server_version()}),
-            "agent": str(agent.socket_path()),
-            "pool": value_or_error(lambda: daos_facts.pool_facts(client.pool_query(pool))),
-            "container": value_or_error(lambda: daos_facts.container_facts(place.query())),
+            "agent": str(tools.socket_path()),
+            "pool": value_or_error(lambda: daos_state.pool_facts(client.pool_query(pool))),
+            "container": value_or_error(lambda: daos_state.container_facts(place.query())),
             "properties": value_or_error(
-                lambda: daos_facts.known_properties(client.properties(pool, container))
+                lambda: daos_state.known_properties(client.properties(pool, container))
             ),
         }
 
@@ -222,7 +220,7 @@ class DaosBackend(Backend):
         if not pool:
             return Space(None, None, "unknown: each level has its own pool")
         try:
-            free = daos_facts.free(options.client.pool_query(pool))
+            free = daos_state.free_space(options.client.pool_query(pool))
         except BackendError as error:
             return Space(None, None, f"unknown: {error}")
         return deployment.for_data(free, options.file_oclass or options.oclass)
@@ -234,8 +232,8 @@ class DaosBackend(Backend):
         details = access.details
         addresses = tuple(texts(details, "servers"))
         if provenance.on_loopback(addresses):
-            return counters.counters(details)
-        over_tcp = daos_facts.over_tcp(text(details, "provider"))
+            return daos_state.counters(details)
+        over_tcp = daos_state.over_tcp(text(details, "provider"))
         return provenance.counters_to(addresses) if over_tcp else {}
 
     @classmethod
@@ -251,17 +249,17 @@ class DaosBackend(Backend):
     @classmethod
     def workers(cls, access: Access) -> list[int]:
         """Servers and engines of this system that run on this kernel: they poll."""
-        return engines.here(texts(access.details, "servers"))
+        return daos_state.engines_here(texts(access.details, "servers"))
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
         """Wait for rebuilds, and for space that comes back late."""
-        return settle.settle(access.details, timeout)
+        return daos_state.settle(access.details, timeout)
 
     @classmethod
     def health(cls, access: Access) -> list[str]:
         """What is wrong with pool and container."""
-        return health.health(access.details)
+        return daos_state.health(access.details)
 
 
 def require_seen(access: Access) -> None:

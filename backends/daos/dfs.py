@@ -12,7 +12,7 @@ from typing import cast
 
 from fsmatrix.backends.access import Access, DfsAccess, expect
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import daos_backend, libraries, together, trees
+from fsmatrix.backends.daos import containers, daos_backend, libraries
 from fsmatrix.backends.daos.bindings import Folders
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.options import DaosDfsOptions
@@ -36,11 +36,11 @@ class DaosDfs(daos_backend.DaosBackend):
             library = self._library
         except BackendError as error:
             return str(error)
-        return super().refusal() or together.clash(library)
+        return super().refusal() or libraries.mpi_clash(library)
 
     @property
     def _library(self) -> str:
-        return libraries.folder(cast(DaosDfsOptions, self.options).library)
+        return libraries.library_folder(cast(DaosDfsOptions, self.options).library)
 
     def engine_refusal(self, engine: str) -> str:
         """fio makes its files where a container that is given has no place of ours."""
@@ -60,7 +60,7 @@ class DaosDfs(daos_backend.DaosBackend):
             pool=place.pool,
             container=place.container,
             system=place.client.system,
-            prefix="/" if place.own else trees.make(place, library, context),
+            prefix="/" if place.own else containers.make_tree(place, library, context),
             library=library,
         )
 
@@ -68,13 +68,13 @@ class DaosDfs(daos_backend.DaosBackend):
         """Remove the directory in a container that is given; else as of every backend on DAOS."""
         dfs, place = expect(access, DfsAccess), Place.of(access.details)
         if not place.own:
-            trees.remove(place, dfs.library, dfs.prefix, context)
+            containers.remove_tree(place, dfs.library, dfs.prefix, context)
         super().release(access, context)
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
         if self._chosen.container:
-            trees.finish(context, self._library)
+            containers.finish_tree(context, self._library)
         super().finish(context)
 
     def describe(self, access: Access) -> dict[str, Json]:
@@ -87,7 +87,7 @@ class DaosDfs(daos_backend.DaosBackend):
         """Look whether this node reaches the very container that the conductor chose."""
         del journal
         dfs = expect(access, DfsAccess)
-        if reason := libraries.folder_refusal(dfs.library):
+        if reason := libraries.library_folder_refusal(dfs.library):
             raise BackendError(reason)
         daos_backend.require_seen(dfs)
 

@@ -16,20 +16,18 @@ from typing import cast
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import Availability, ProvisionContext, Space
-from fsmatrix.backends.daos import deployment, libraries, trees
+from fsmatrix.backends.daos import containers, deployment, dfuse_mount, libraries
+from fsmatrix.backends.daos import state as daos_state
 from fsmatrix.backends.daos.containers import Place
-from fsmatrix.backends.daos.mounts import dfuse_mount, interception, options
-from fsmatrix.backends.daos.mounts.dfuse_mount import DfuseNode
-from fsmatrix.backends.daos.mounts.options import FACTORS, FOUND, DaosDfuseOptions
-from fsmatrix.backends.daos.state import facts as daos_facts
+from fsmatrix.backends.daos.dfuse_mount import FACTORS, FOUND, DaosDfuseOptions, DfuseNode
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal import journal
 from fsmatrix.backends.local import provenance
 from fsmatrix.backends.local.directory import place_refusal
-from fsmatrix.backends.local.mounts import fuse, mounting
+from fsmatrix.backends.local.mounts import client_mount, mounting
 from fsmatrix.backends.local.provenance import path_of
-from fsmatrix.backends.system.files.trusted import shared_refusal
 from fsmatrix.backends.system.mounts import mounts
+from fsmatrix.backends.system.trusted import shared_refusal
 from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, text
 
@@ -89,11 +87,11 @@ class DaosDfuse(DfuseNode):
 
     def program_refusal(self, level: Level, program: str) -> str:
         """Statically linked programs cannot be intercepted."""
-        return interception.program_refusal(self._interception(level), program)
+        return libraries.program_refusal(self._interception(level), program)
 
     def programs_speak(self, level: Level) -> bool:
         """By the library that is put into them, if one is."""
-        return self._interception(level) != interception.NONE
+        return self._interception(level) != libraries.NONE
 
     def _interception(self, level: Level) -> str:
         return str(level.get("interception", self._chosen.interception))
@@ -121,9 +119,9 @@ class DaosDfuse(DfuseNode):
         chosen = self._chosen
         prefix = f"/{journal.DATA}"
         if not place.own:
-            prefix = trees.make(place, libraries.folder(chosen.library), context)
+            prefix = containers.make_tree(place, libraries.library_folder(chosen.library), context)
         elif given := chosen.cache_attributes:
-            options.set_on(place, given)
+            dfuse_mount.set_on(place, given)
         context.state.mkdir(parents=True, exist_ok=True)
         point = mounting.new_point(context.state, context.journal)
         own: dict[str, Json] = {
@@ -160,29 +158,32 @@ class DaosDfuse(DfuseNode):
             system = self._chosen.client.system_query()
         except BackendError as error:
             return {"provider": "", "servers": [], "system_error": str(error)}
-        return {"provider": system.fabric_provider, "servers": daos_facts.servers(system)}
+        return {"provider": system.fabric_provider, "servers": daos_state.servers(system)}
 
     def release(self, access: Access, context: ProvisionContext) -> None:
         """Unmount if a crash left it mounted, and remove what was made."""
         details = access.details
         if "tree" in details:
             folder = Path(text(details, "tree"))
-            if trouble := fuse.trouble(folder, servers=True):
+            if trouble := client_mount.mount_trouble(folder, servers=True):
                 raise BackendError(f"{trouble}: {folder} was not removed")
             return journal.release_tree(folder, text(details, "tag"), context.journal)
         self.unmount(access, context.journal)
         mounting.remove_point(Path(text(details, "point")), context.journal)
         place = Place.of(details)
         if not place.own:
-            trees.remove(
-                place, libraries.folder(self._chosen.library), text(details, "prefix"), context
+            containers.remove_tree(
+                place,
+                libraries.library_folder(self._chosen.library),
+                text(details, "prefix"),
+                context,
             )
         return super().release(access, context)
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
         if self._chosen.container:
-            trees.finish(context, libraries.folder(self._chosen.library))
+            containers.finish_tree(context, libraries.library_folder(self._chosen.library))
         super().finish(context)
 
     # -- facts -------------------------------------------------------------------------
@@ -193,9 +194,9 @@ class DaosDfuse(DfuseNode):
             "managed": "point" in details,
             "dfuse": dfuse_mount.version(),
             "caching": details["caching"],
-            **interception.facts(text(details, "interception"), access.preloaded),
+            **libraries.interception_facts(text(details, "interception"), access.preloaded),
         }
-        if trouble := fuse.trouble(Path(path), servers=True):
+        if trouble := client_mount.mount_trouble(Path(path), servers=True):
             described["error"] = trouble
         else:
             described = provenance.filesystem_facts(path) | described
@@ -205,7 +206,7 @@ class DaosDfuse(DfuseNode):
             return described
         described["mount_command"] = dfuse_mount.argv(details)
         place = Place.of(details)
-        described["cache_attributes"] = value_or_error(lambda: options.of(place))
+        described["cache_attributes"] = value_or_error(lambda: dfuse_mount.of(place))
         return super().describe(access) | described
 
     def deployment(self, described: JsonObject) -> Deployment:
@@ -222,16 +223,16 @@ class DaosDfuse(DfuseNode):
         if not self._chosen.path:
             return super().space(access)
         path = Path(path_of(access) if access else self._chosen.path)
-        if trouble := fuse.trouble(path, servers=True):
+        if trouble := client_mount.mount_trouble(path, servers=True):
             return Space(None, None, f"unknown: {trouble}")
         return provenance.space(path)
 
 
 def _library(chosen: DaosDfuseOptions) -> str:
     """Path of the library that is put into programs; BackendError if it may not be."""
-    if chosen.interception == interception.NONE:
+    if chosen.interception == libraries.NONE:
         return ""
-    return interception.find(chosen.interception, chosen.interception_library)
+    return libraries.find_interception(chosen.interception, chosen.interception_library)
 
 
 def _preload(chosen: DaosDfuseOptions) -> dict[str, str]:
@@ -244,7 +245,7 @@ def _found_refusal(path: Path) -> str:
     if mount is None or not dfuse_mount.is_dfuse(mount):
         # a link may lead to one: what is no DFUSE answers
         return place_refusal(path) or f"{path} is {mount.fstype if mount else 'nothing'}, not DFUSE"
-    trouble = fuse.trouble(path, servers=True)
+    trouble = client_mount.mount_trouble(path, servers=True)
     if trouble:
         return trouble
     reason = place_refusal(path) or shared_refusal(path)

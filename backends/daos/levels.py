@@ -1,7 +1,4 @@
-"""Factors of a DAOS system: how many storage nodes and which object class a run meets.
-
-From outside: `leveloptions`, `classes`, `levels`.
-"""
+"""Factors of a DAOS system: how many storage nodes and which object class a run meets."""
 
 from __future__ import annotations
 
@@ -12,11 +9,8 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fsmatrix.backends.base import ProvisionContext, choose_hosts
-from fsmatrix.backends.daos.tools import dmg, tool
-from fsmatrix.backends.daos.tools.answers import Member
-from fsmatrix.backends.daos.tools.client import Client
-from fsmatrix.backends.daos.tools.dmg import Control
-from fsmatrix.backends.daos.tools.tool import NAME
+from fsmatrix.backends.daos import tools
+from fsmatrix.backends.daos.tools import NAME, Client, Control, Member
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.target import Placement
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, positive
@@ -263,8 +257,11 @@ class Levels:
         if self.options.pools:
             return []
         servers = self._drawn(level, block_seed)
-        words = (dmg.creation(label, _ranks(servers), self._size(servers)), dmg.destruction(label))
-        return [" ".join((dmg.TOOL, *line)) for line in words]
+        words = (
+            tools.creation(label, _ranks(servers), self._size(servers)),
+            tools.destruction(label),
+        )
+        return [" ".join((tools.DMG, *line)) for line in words]
 
     def shape(self, level: Level) -> Shape:
         """What the pool of a level lies on, whichever servers are drawn for it."""
@@ -289,7 +286,7 @@ class Levels:
         }
 
     def _size(self, servers: Servers) -> int:
-        assert self.options.size_per_node is not None  # leveloptions: no pools are named
+        assert self.options.size_per_node is not None  # LevelOptions: no pools are named
         return int(self.options.size_per_node * len(servers))
 
     # -- making -----------------------------------------------------------------------------
@@ -310,11 +307,11 @@ class Levels:
         facts: dict[str, Json] = {"name": label, "path": label, "control": self.options.control}
         facts["deadline"] = self.client.deadline
         entry = context.journal.begin(ENTRY, target=context.target, **facts)
-        context.progress(" ".join(dmg.creation(label, ranks, size)))
+        context.progress(" ".join(tools.creation(label, ranks, size)))
         try:
             pool = self.control.create(label, ranks, size)
-        except tool.DaosError as error:
-            if dmg.fault_of(error) == dmg.TAKEN:
+        except tools.DaosError as error:
+            if tools.fault_of(error) == tools.TAKEN:
                 context.journal.end(entry)
             raise
         context.journal.confirm(entry, uuid=pool.uuid)
@@ -356,11 +353,11 @@ def destroy_recorded(facts: JsonObject) -> bool:
     UUID.  Without one (a crash while it was made) the label, which holds random digits, is proof.
     """
     label, control = str(facts["name"]), str(facts["control"])
-    if not tool.is_own(label) or not FILE.fullmatch(control):
+    if not tools.is_own(label) or not FILE.fullmatch(control):
         raise BackendError(
             f"{label!r}, {control!r}: not a record that the suite writes: nothing was destroyed"
         )
-    by = Control(control, tool.recorded_deadline(facts))
+    by = Control(control, tools.recorded_deadline(facts))
     pool, uuid = by.pool(label), str(facts.get("uuid", ""))
     if pool is None:
         return False

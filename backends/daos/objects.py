@@ -11,10 +11,9 @@ from typing import cast
 
 from fsmatrix.backends.access import Access, DaosAccess, expect
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import containers, daos_backend
+from fsmatrix.backends.daos import containers, daos_backend, tools
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.options import OPTION_OF, DaosObjectsOptions
-from fsmatrix.backends.daos.tools import tool
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, texts
@@ -78,7 +77,7 @@ class DaosObjects(daos_backend.DaosBackend):
         del programs
         daos, place = expect(access, DaosAccess), Place.of(access.details)
         label = daos.of_run(daos.container, name)
-        if not tool.is_name(label):
+        if not tools.is_name(label):
             raise BackendError(
                 f"{label} is no label that DAOS takes: give the target a shorter name"
             )
@@ -86,8 +85,8 @@ class DaosObjects(daos_backend.DaosBackend):
             place.client.create(
                 place.pool, label, *texts(daos.details, "creation"), layout=cls.layout
             )
-        except tool.DaosError as error:
-            if error.status != tool.EXIST:
+        except tools.DaosError as error:
+            if error.status != tools.EXIST:
                 raise
 
     @classmethod

@@ -15,8 +15,7 @@ from fsmatrix.backends.daos.levels import (
     factor_refusal,
     parse_class,
 )
-from fsmatrix.backends.daos.tools.client import Client
-from fsmatrix.backends.daos.tools.tool import DEADLINE, NAME
+from fsmatrix.backends.daos.tools import DEADLINE, NAME, Client
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.values import Level, Scalar
 from fsmatrix.results.units import PositiveDuration, PositiveSize

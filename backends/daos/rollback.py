@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fsmatrix.backends.daos import containers, levels, libraries, trees
-from fsmatrix.backends.daos.mounts import dfuse_mount
-from fsmatrix.backends.journal.identity import carries
+from fsmatrix.backends.daos import containers, dfuse_mount, levels, libraries
 from fsmatrix.backends.journal.proof import (
     POINT,
     Facts,
@@ -14,10 +12,11 @@ from fsmatrix.backends.journal.proof import (
     NotProvenOurs,
     OwnershipScope,
     Stage,
+    carries,
     of_server_thing,
 )
 from fsmatrix.backends.journal.rollback import not_unmounted
-from fsmatrix.backends.local.mounts import fuse
+from fsmatrix.backends.local.mounts import client_mount
 from fsmatrix.backends.system import mounts
 from fsmatrix.results.evidence.values import text, texts
 
@@ -35,7 +34,7 @@ def undo_daos_container(facts: Facts, same_boot: bool) -> str:
 def undo_daos_tree(facts: Facts, same_boot: bool) -> str:
     """Remove our directory `name` from a container that is not ours, if that is the recorded."""
     del same_boot  # it is on the servers
-    gone = trees.remove_recorded(facts, libraries.folder(""))
+    gone = containers.remove_recorded_tree(facts, libraries.library_folder(""))
     return f"removed /{facts['name']} from container {facts['container']}" if gone else ""
 
 
@@ -50,7 +49,7 @@ def of_dfuse_mount(facts: Facts, ground: OwnershipScope) -> None:
     path = Path(str(facts["path"]))
     if not ground.holds(path) or not POINT.fullmatch(path.name):
         raise NotProvenOurs(f"{path} is no mount point of this results directory: not unmounted")
-    for pid in fuse.processes(texts(facts, "argv")):
+    for pid in client_mount.client_processes(texts(facts, "argv")):
         if not carries(pid, ground.identity.store):
             raise NotProvenOurs(f"process {pid} is not of this results directory: not ended")
 
@@ -63,10 +62,10 @@ def undo_dfuse_mount(facts: Facts, same_boot: bool) -> str:
     mount = mounts.mounted_at(path)
     if mount is not None and not dfuse_mount.is_dfuse(mount):
         raise NotProvenOurs(f"{path}: {mount.source} is mounted there, not DFUSE")
-    if mount is None and not fuse.processes(argv):
+    if mount is None and not client_mount.client_processes(argv):
         return ""
     try:
-        fuse.detach(path, argv)
+        client_mount.detach_mount(path, argv)
     except OSError as error:
         raise not_unmounted(str(path), error) from error
     return f"unmounted {path}"

@@ -1,5 +1,5 @@
 """What was made is written down before, and undone with proof that it is ours.
 
-From outside: `journal`, `tree`, `identity` and `proof`.
+From outside: `journal`, `tree` and `proof`.
 Journals are hostile until checked.
 """

@@ -3,7 +3,7 @@
 One JSON object per line, appended and fsync'd.  `begin` is written before the action,
 `confirm` adds facts that are known only afterwards (the name of a loop device), `end` says
 that it was undone.  What has no `end` was left by a crash; `undo_pending` takes it down.
-An entry belongs to the store that wrote it where it lay then (identity.py), to the kernel that
+An entry belongs to the store that wrote it where it lay then (proof.py), to the kernel that
 did it (host and boot id) and to a process.
 """
 
@@ -24,19 +24,20 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
-from fsmatrix.backends.journal.identity import Identity, identity
 from fsmatrix.backends.journal.proof import PREFIX as PREFIX
 from fsmatrix.backends.journal.proof import (
     Facts,
+    Identity,
     Kind,
     NotProvenOurs,
     OwnershipScope,
     PlannedPaths,
     Stage,
+    identity,
     load_kinds,
 )
-from fsmatrix.backends.system.cgroups import memory
-from fsmatrix.backends.system.cgroups.throttle import remove
+from fsmatrix.backends.system import cgroups
+from fsmatrix.backends.system.cgroups import remove
 from fsmatrix.results.evidence.values import Json, JsonObject, text, whole
 from fsmatrix.results.files import atomic_write, trust
 from fsmatrix.results.process import Process, boot_id, start_of
@@ -74,7 +75,7 @@ class Entry:
     pid: int
     process_start: int  # clock ticks after boot: with the pid, one process for sure
     time: float  # Unix time
-    store: str  # what proves the store that wrote it (identity.py)
+    store: str  # what proves the store that wrote it (proof.py)
     home: str  # and where its journals were
     journal: Path = field(compare=False, default=Path())
 
@@ -446,10 +447,10 @@ def limited(size: int, journal: Journal) -> Iterator[Path]:
 
     BackendError if it cannot be made, or stays because a process in it does not end.
     """
-    folder = memory.parent() / f"{PREFIX}memory-{journal.identity.new_uuid()}"
+    folder = cgroups.memory_parent() / f"{PREFIX}memory-{journal.identity.new_uuid()}"
     entry = journal.begin(KIND, path=str(folder))
     try:
-        yield memory.make(folder, size)
+        yield cgroups.make_memory_limit(folder, size)
     finally:
         if reason := remove(folder, PATIENCE):
             raise BackendError(reason)
@@ -459,7 +460,7 @@ def limited(size: int, journal: Journal) -> Iterator[Path]:
 def prove(facts: Facts, ground: OwnershipScope) -> None:
     """A cgroup where the kernel has them, with a name that this store has drawn."""
     path = Path(str(facts["path"]))
-    root = memory.hierarchy().root
+    root = cgroups.memory_hierarchy().root
     if not path.is_relative_to(root) or path.resolve() != path:
         raise NotProvenOurs(f"{path} is no cgroup below {root}: not removed")
     name = _NAME.fullmatch(path.name)

@@ -14,7 +14,7 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof, tree
 from fsmatrix.backends.journal.proof import Facts, Kind, NotProvenOurs, Stage
-from fsmatrix.backends.system import loopdev, mounts, signature
+from fsmatrix.backends.system import devices, mounts
 from fsmatrix.results.evidence.values import text, whole
 
 
@@ -45,10 +45,10 @@ def undo_loop(facts: Facts, same_boot: bool) -> str:
     if not same_boot:
         return ""
     image, done = str(facts["image"]), []
-    for behind in loopdev.attached_to(whole(facts, "inode"), whole(facts, "filesystem")):
+    for behind in devices.loops_attached_to(whole(facts, "inode"), whole(facts, "filesystem")):
         if behind.device != (facts.get("device") or behind.device):
             continue
-        if not loopdev.detach(behind):
+        if not devices.detach_loop(behind):
             who = mounts.described(mounts.of_device(behind.device))
             raise NotProvenOurs(f"{behind.device} ({image}) is still in use by {who}")
         done.append(behind.device)
@@ -73,7 +73,7 @@ def undo_image(facts: Facts, same_boot: bool) -> str:
             same = same and status.st_dev == whole(facts, "filesystem")
         if not same:
             raise NotProvenOurs(f"{path} is another file than the one that was made")
-        if same_boot and loopdev.attached_to(status.st_ino, status.st_dev):
+        if same_boot and devices.loops_attached_to(status.st_ino, status.st_dev):
             raise NotProvenOurs(f"{path} is still attached to a loop device")
         os.unlink(path.name, dir_fd=descriptor)
     except FileNotFoundError:
@@ -122,10 +122,10 @@ def undo_device(facts: Facts, same_boot: bool) -> str:
     device, uuid = str(facts["device"]), str(facts["uuid"])
     if not Path(device).exists():
         raise NotProvenOurs(f"{device} is not there")
-    user = signature.in_use(device)
+    user = devices.in_use(device)
     if user:
         raise NotProvenOurs(f"{device}: {user}")
-    return f"erased our file system on {device}" if signature.wipe(device, uuid) else ""
+    return f"erased our file system on {device}" if devices.wipe(device, uuid) else ""
 
 
 MOUNT = Kind(Stage.MOUNT, proof.of_mount, undo_mount, ends_with_boot=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import workfolder
-from fsmatrix.backends.system.files.descent import FOLDER
+from fsmatrix.backends.system.files import FOLDER
 from fsmatrix.results.evidence.values import JsonObject, text
 
 # The marker by which a thing is known as the suite's own, wherever it is: what it holds.
@@ -39,7 +39,7 @@ class Mark:
 
 
 def marker_of(tag: str, store: str = "") -> bytes:
-    """What a marker of `tag` holds; `store` is what proves the store (identity.py)."""
+    """What a marker of `tag` holds; `store` is what proves the store (proof.py)."""
     return json.dumps({"tag": tag, "store": store, "made_by": "fsmatrix"}).encode()
 
 

@@ -25,12 +25,12 @@ from fsmatrix.backends.base import (
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import journal, tree
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import clients, deployment, provenance
-from fsmatrix.backends.local.provenance import path_of
+from fsmatrix.backends.local import provenance, underneath
+from fsmatrix.backends.local.provenance import local_deployment, network_deployment, path_of
 from fsmatrix.backends.system import devices
-from fsmatrix.backends.system.files.trusted import shared_refusal
-from fsmatrix.backends.system.files.written import expand, wrong
+from fsmatrix.backends.system.files import expand, wrong_path
 from fsmatrix.backends.system.mounts import Mount, mount_of
+from fsmatrix.backends.system.trusted import shared_refusal
 from fsmatrix.results.evidence.target import MEMORY_TYPES, Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
 
@@ -50,7 +50,7 @@ class DirectoryOptions(BackendOptions):
     @field_validator("path")
     @classmethod
     def _path(cls, value: str) -> str:
-        if reason := wrong(value):
+        if reason := wrong_path(value):
             raise ValueError(reason)
         return value
 
@@ -115,7 +115,7 @@ class Directory(Backend):
                 "(expect_mount): is the file system mounted?"
             )
         expected = self._chosen.expect_fs
-        client = clients.recognise_at(str(path), mount)
+        client = underneath.recognise_at(str(path), mount)
         names = {mount.fstype, client.name if client else mount.fstype}
         if expected and expected not in names:
             return f"{path} is {mount.fstype}, mounted at {mount.point}, not {expected} (expect_fs)"
@@ -156,16 +156,14 @@ class Directory(Backend):
         facts = provenance.filesystem_facts(path) | {
             **{"managed": False, "path_written": self._chosen.path, "path": place},
         }
-        client = clients.recognise_at(path, mount)
-        return facts | (clients.client_facts(client, path, mount) if client else {})
+        client = underneath.recognise_at(path, mount)
+        return facts | (underneath.client_facts(client, path, mount) if client else {})
 
     def deployment(self, described: JsonObject) -> Deployment:
         """Of a local or a network file system, as it was found."""
         if not described:
             return Deployment()
-        of_mount = (
-            deployment.of_network if "network_filesystem" in described else deployment.of_local
-        )
+        of_mount = network_deployment if "network_filesystem" in described else local_deployment
         return of_mount(described)
 
     def space(self, access: Access | None = None) -> Space:
@@ -196,7 +194,7 @@ class Directory(Backend):
         root = path_of(access)
         reached = Path(tree.reached(root, access.details))
         evidence = page_cache.bring(reached, files, state, method)
-        servers = "unknown" if clients.recognise_at(root, mount_of(root)) else "none"
+        servers = "unknown" if underneath.recognise_at(root, mount_of(root)) else "none"
         facts = {**evidence.facts, "server_caches": servers}
         return Evidence(evidence.state, evidence.method, facts)
 
@@ -204,7 +202,7 @@ class Directory(Backend):
     def counters(cls, access: Access) -> dict[str, float]:
         """Of the devices below, or of the network for a network file system."""
         mount = mount_of(path_of(access))
-        if clients.recognise_at(path_of(access), mount):
+        if underneath.recognise_at(path_of(access), mount):
             return provenance.network_counters()
         return provenance.device_counters(devices.devices_of(mount))
 

@@ -20,11 +20,10 @@ from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry, Journal
 from fsmatrix.backends.journal.proof import NotProvenOurs
 from fsmatrix.backends.journal.rollback import undo_image, undo_loop
-from fsmatrix.backends.system import loopdev, tools
-from fsmatrix.backends.system.files import residency
-from fsmatrix.backends.system.files.trusted import RESULTS, shared_refusal
-from fsmatrix.backends.system.files.written import expand, place_of
+from fsmatrix.backends.system import devices, files, tools
+from fsmatrix.backends.system.files import expand, place_of
 from fsmatrix.backends.system.mounts import mount_of
+from fsmatrix.backends.system.trusted import RESULTS, shared_refusal
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.values import text, whole
 from fsmatrix.results.units import format_size
@@ -278,8 +277,8 @@ def loop_refusal() -> str:
 
 def is_direct(device: str) -> bool:
     """A disk, or a loop device that does not go through the page cache below it."""
-    is_loop = stat.S_ISBLK(Path(device).stat().st_mode) and loopdev.backing(device) is not None
-    return not is_loop or loopdev.direct_io(device)
+    is_loop = stat.S_ISBLK(Path(device).stat().st_mode) and devices.loop_backing(device) is not None
+    return not is_loop or devices.loop_direct_io(device)
 
 
 def _is_loop_control(path: Path) -> bool:
@@ -296,7 +295,7 @@ def attach(image: Entry, journal: Journal, direct_io: str) -> tuple[str, bool]:
     """
     place = {name: whole(image.facts, name) for name in ("inode", "filesystem")}
     device = _attached(journal, text(image.facts, "path"), place, direct_io == "required")
-    return device, loopdev.direct_io(device)
+    return device, devices.loop_direct_io(device)
 
 
 def attach_part(device: str, offset: int, size: int, journal: Journal) -> str:
@@ -323,12 +322,12 @@ def _attached(
             journal.end(entry)
             raise
         entry = journal.confirm(entry, device=device)
-        if loopdev.direct_io(device):
+        if devices.loop_direct_io(device):
             break
         if sector == "512":
             _detach(entry)
             entry = journal.confirm(entry, device=None)
-    if direct and not loopdev.direct_io(device):
+    if direct and not devices.loop_direct_io(device):
         _detach(entry)
         journal.end(entry)
         raise BackendError(
@@ -357,9 +356,9 @@ def detach(device: str, journal: Journal, image: str = "") -> None:
     for entry in entries:
         _detach(entry)
         journal.end(entry)
-    behind = loopdev.backing(device) if image and not entries else None
+    behind = devices.loop_backing(device) if image and not entries else None
     if behind is not None and behind.file.removesuffix(" (deleted)") == image:
-        loopdev.detach(behind)
+        devices.detach_loop(behind)
 
 
 def rewrite_unwritten(image: str, device: str) -> int | None:
@@ -371,7 +370,7 @@ def rewrite_unwritten(image: str, device: str) -> int | None:
     """
     descriptor = os.open(image, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        spans = residency.unwritten(descriptor)
+        spans = files.unwritten(descriptor)
     finally:
         os.close(descriptor)
     if not spans:
@@ -387,7 +386,7 @@ def rewrite_unwritten(image: str, device: str) -> int | None:
     return sum(span.length for span in spans)
 
 
-def _write_zeros(target: int, span: residency.Span, zeros: memoryview) -> None:
+def _write_zeros(target: int, span: files.Span, zeros: memoryview) -> None:
     offset, end = span.offset, span.offset + span.length
     while offset < end:
         offset += os.pwrite(target, zeros[: min(BLOCK, end - offset)], offset)

@@ -30,11 +30,11 @@ from fsmatrix.backends.base import (
 )
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import DATA, Journal
-from fsmatrix.backends.local import deployment, images, provenance
+from fsmatrix.backends.local import images, provenance
 from fsmatrix.backends.local.mounts import mounting
-from fsmatrix.backends.local.provenance import path_of
-from fsmatrix.backends.system import devices, mounts, signature, tools
-from fsmatrix.backends.system.files.written import expand, wrong
+from fsmatrix.backends.local.provenance import local_deployment, path_of
+from fsmatrix.backends.system import devices, mounts, tools
+from fsmatrix.backends.system.files import expand, wrong_path
 from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text, whole
 from fsmatrix.results.process import boot_id
@@ -82,7 +82,7 @@ class LocalOptions(BackendOptions):
             raise ValueError("give either image or device, not both")
         if self.serial and not self.device:
             raise ValueError("serial needs device, which is not given")
-        if self.image and (reason := wrong(self.image)):
+        if self.image and (reason := wrong_path(self.image)):
             raise ValueError(f"image: {reason}")
         if self.device and not self.device.startswith(("/", "~/")):
             raise ValueError(f"device must be an absolute path, not {self.device!r}")
@@ -153,7 +153,7 @@ class LocalBackend(Backend):
         if reason or not chosen.device or mounting.root_refusal():
             return reason
         try:
-            return signature.way_refusal(chosen.device) or signature.refusal(
+            return devices.way_refusal(chosen.device) or devices.device_refusal(
                 chosen.device, chosen.serial
             )
         except (BackendError, OSError) as error:
@@ -238,7 +238,7 @@ class LocalBackend(Backend):
         pending = context.journal.pending("device", device=device, target=context.target)
         ours = [entry for entry in pending if entry.is_own]
         identity = str(ours[0].facts["uuid"]) if ours else context.journal.identity.new_uuid()
-        reason = signature.way_refusal(chosen.device) or signature.refusal(
+        reason = devices.way_refusal(chosen.device) or devices.device_refusal(
             device, chosen.serial, our_uuid=identity if ours else ""
         )
         if not reason and chosen.direct_io == "required" and not images.is_direct(device):
@@ -247,7 +247,7 @@ class LocalBackend(Backend):
             raise BackendError(reason)
         if not ours:
             context.journal.begin("device", device=device, uuid=identity, target=context.target)
-            if signature.signatures(device):  # a partition table, allowed by the serial number
+            if devices.signatures(device):  # a partition table, allowed by the serial number
                 tools.run(["wipefs", "--all", device])
         return device, "", identity
 
@@ -266,9 +266,9 @@ class LocalBackend(Backend):
             images.remove_image(entry, context.journal)
         for entry in [entry for entry in ours if entry.kind == "device"]:
             device = text(entry.facts, "device")
-            if reason := signature.in_use(device):
+            if reason := devices.in_use(device):
                 raise BackendError(f"{device}: {reason}")
-            signature.wipe(device, text(entry.facts, "uuid"))
+            devices.wipe(device, text(entry.facts, "uuid"))
             context.journal.end(entry)
 
     def describe(self, access: Access) -> dict[str, Json]:
@@ -282,7 +282,7 @@ class LocalBackend(Backend):
 
     def deployment(self, described: JsonObject) -> Deployment:
         """On the devices of this machine."""
-        return deployment.of_local(described)
+        return local_deployment(described)
 
     def space(self, access: Access | None = None) -> Space:
         """Of the mounted file system, else an estimate from the image's or device's size."""

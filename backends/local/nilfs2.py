@@ -16,7 +16,7 @@ from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
 from fsmatrix.backends.local.mounts import cleaner as cleaners
-from fsmatrix.backends.local.mounts import fuse, mounting
+from fsmatrix.backends.local.mounts import client_mount, mounting
 from fsmatrix.backends.local.mounts.cleaner import GC, CleanerOptions
 from fsmatrix.backends.system import tools
 from fsmatrix.results.evidence.values import Scalar, text
@@ -90,7 +90,11 @@ class Nilfs2(LocalBackend):
     @classmethod
     def workers(cls, access: Access) -> list[int]:
         """The cleaner: what it uses of the CPUs is the file system's."""
-        return fuse.processes(cleaners.argv(access.details)) if access.details["cleaner"] else []
+        return (
+            client_mount.client_processes(cleaners.argv(access.details))
+            if access.details["cleaner"]
+            else []
+        )
 
     @classmethod
     def health(cls, access: Access) -> list[str]:

@@ -25,11 +25,11 @@ from fsmatrix.backends.base import (
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import journal, tree
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import deployment, provenance
+from fsmatrix.backends.local import provenance
 from fsmatrix.backends.local.mounts import mounting
-from fsmatrix.backends.local.provenance import path_of
-from fsmatrix.backends.system.files.trusted import shared_refusal
+from fsmatrix.backends.local.provenance import memory_deployment, path_of
 from fsmatrix.backends.system.mounts import mount_of
+from fsmatrix.backends.system.trusted import shared_refusal
 from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
 from fsmatrix.results.process import boot_id
@@ -134,7 +134,7 @@ class Tmpfs(Backend):
 
     def deployment(self, described: JsonObject) -> Deployment:
         """In memory."""
-        return deployment.of_memory(described)
+        return memory_deployment(described)
 
     def space(self, access: Access | None = None) -> Space:
         """Of the mount, else its size."""

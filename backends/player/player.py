@@ -21,21 +21,19 @@ from fsmatrix.backends.player.base import (
     ENGINE_C,
     ENGINE_PYTHON,
     INTERFACE,
-    VERSION,
-    Player,
-    PlayerOptions,
-    checked_ops,
-)
-from fsmatrix.backends.player.ops import Chunk
-from fsmatrix.backends.player.result import (
     KINDS,
     NOTHING,
+    VERSION,
     Lane,
     LaneError,
     Latencies,
+    Player,
+    PlayerOptions,
     PlayerResult,
-    merge,
+    checked_ops,
+    merge_lanes,
 )
+from fsmatrix.backends.player.ops import Chunk
 from fsmatrix.results.histogram import BINS
 
 
@@ -96,7 +94,7 @@ def open_player(
     ValueError for values out of range, OSError with the reason if the root cannot be opened.
     """
     if engine_name(implementation) == ENGINE_PYTHON:
-        from fsmatrix.backends.player.python.player import PythonPlayer
+        from fsmatrix.backends.player.python_player import PythonPlayer
 
         return PythonPlayer(driver, root, options)
     return NativePlayer(driver, root, options)
@@ -224,7 +222,7 @@ class NativePlayer:
     def result(self) -> PlayerResult:
         """See `Player`."""
         lanes = [_lane(facts) for facts in self._player.lanes()]
-        return merge(lanes, ENGINE_C, VERSION, self._clock)
+        return merge_lanes(lanes, ENGINE_C, VERSION, self._clock)
 
     def close(self) -> None:
         """See `Player`."""

@@ -1,4 +1,4 @@
-"""Calls of the C library that Python does not have."""
+"""What Python does not have: calls of the C library, and what the kernel lets this process do."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import ctypes
 import errno
 import fcntl
 import os
+import pwd
 import signal
 import socket
 import struct
 from collections.abc import Iterator
+from enum import IntEnum
 from functools import cache
 from pathlib import Path
 
@@ -165,3 +167,39 @@ def _make_link() -> None:
         address = struct.pack("16sHH4s16x", _LINK, socket.AF_INET, 0, socket.inet_aton(_ADDRESS))
         fcntl.ioctl(any_socket, _SIOCSIFADDR, address)
     _up(_LINK)
+
+
+class Capability(IntEnum):
+    """By their numbers (capabilities(7)); a container's root may lack them."""
+
+    CAP_NET_ADMIN = 12  # links, addresses, queues
+    CAP_SYS_ADMIN = 21  # mounts and namespaces
+
+
+def has(capability: Capability) -> bool:
+    """Whether this process has it."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> capability & 1)
+    return True  # a kernel that does not tell
+
+
+@cache
+def network_refusal(link: bool = False) -> str:
+    """Why this process gives nothing a network of its own (empty: it can): it is tried.
+
+    `link`: as for `libc.own_network`.
+    """
+    try:
+        with own_network(link):
+            return ""
+    except OSError as error:
+        return f"no network namespace can be made here ({error})"
+
+
+def name_of_user(uid: int) -> str:
+    """The name of a user; empty if it has none, as in many containers."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from fsmatrix.backends.errors import NoAnswer, ToolError
-from fsmatrix.backends.system.files import trusted
+from fsmatrix.backends.system import trusted
 from fsmatrix.backends.system.workfolder import work_folder
 
 # Calls that may hang, in a thread of their own.

@@ -18,12 +18,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.system.files.descent import FOLDER, GONE, visit
-from fsmatrix.backends.system.files.trusted import temporary_refusal
+from fsmatrix.backends.system.files import FOLDER, GONE, visit
+from fsmatrix.backends.system.trusted import temporary_refusal
 
 # The suite's removal of directories: runs, trees, scratch; also while other kernels remove them.
 #
-# By descriptors (files/trusted.py): links are not followed, other file systems and mounts not
+# By descriptors (trusted.py): links are not followed, other file systems and mounts not
 # entered, and neither depth nor the limit of open files matters.
 
 

@@ -1,4 +1,4 @@
 """Real storage systems started on one machine, for tests and for emulated cluster factors.
 
-A folder for each system, and beside them what every test bed needs.
+`ceph_testbed` and `daos_testbed` say how each is used; beside them is what every test bed needs.
 """

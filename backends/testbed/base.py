@@ -26,11 +26,18 @@ from fsmatrix.backends.base import SpeedEstimate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof, tree
 from fsmatrix.backends.journal.journal import Entry, read, refuse_foreign
-from fsmatrix.backends.system import mounts, tools
-from fsmatrix.backends.system.files import trusted
-from fsmatrix.backends.testbed import daemons, network, process, sockets
+from fsmatrix.backends.system import mounts, tools, trusted
+from fsmatrix.backends.testbed import daemons, network
 from fsmatrix.backends.testbed.daemons import Daemon
-from fsmatrix.backends.testbed.home import Home, Kind, Recorded, Step, Steps, fresh_id
+from fsmatrix.backends.testbed.home import (
+    Home,
+    Kind,
+    Recorded,
+    Step,
+    Steps,
+    fresh_id,
+    remove_sockets,
+)
 from fsmatrix.results.evidence.values import Json, JsonObject, Scalar
 from fsmatrix.results.process import boot_id
 
@@ -226,7 +233,7 @@ class BaseTestbed(ABC, Generic[OptionsT]):
 
     def pid(self, role: str) -> int:
         """The pid of a daemon, by its role in the bed's status."""
-        return process.pid_of(daemons.entry_of(self._home, role))
+        return daemons.pid_of(daemons.entry_of(self._home, role))
 
     # Faults, of a daemon by its role; BackendError if the bed has none of that name
 
@@ -268,10 +275,10 @@ def left_alone(sentences: Sequence[str]) -> list[str]:
 
 def end_daemons(entries: Sequence[Entry]) -> tuple[list[str], list[str]]:
     """Kill the processes of these entries: (sentences, roles of those that cannot be killed)."""
-    killed, stuck = process.end([process.proven(entry) for entry in entries])
+    killed, stuck = daemons.end_process([daemons.proven(entry) for entry in entries])
     sentences = [f"ended {', '.join(sorted(killed))}"] if killed else []
     return sentences + [
-        f"{LEFT}{role} was killed and is not gone after {process.GONE_WITHIN:g} s" for role in stuck
+        f"{LEFT}{role} was killed and is not gone after {daemons.GONE_WITHIN:g} s" for role in stuck
     ], stuck
 
 
@@ -447,7 +454,7 @@ def own_name(entry: Entry) -> str:
 
 def _sockets(entry: Entry) -> str:
     own_name(entry)
-    return sockets.remove(Path(str(entry.facts["path"])))
+    return remove_sockets(Path(str(entry.facts["path"])))
 
 
 NETWORK: Mapping[str, Undo] = {

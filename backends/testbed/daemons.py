@@ -1,23 +1,212 @@
-"""Start, find and end the daemons of a bed; each is journalled before it is started."""
+"""Daemons of a bed: started, found again by pid, start and command line, and ended.
+
+They outlive the process that started them, and each is journalled before it is started.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry
-from fsmatrix.backends.testbed import process
+from fsmatrix.backends.journal.proof import carries
+from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed.home import Home, Steps
-from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.evidence.stored import Stored, StoredError, read
 from fsmatrix.results.evidence.values import JsonObject, inside, text, texts
+from fsmatrix.results.process import stat
 
+GONE_WITHIN = 20.0  # seconds that a killed process gets to disappear
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 START_WITHIN = 60.0  # seconds; a bound for a machine under load, not a measure
 POLL = 0.01  # seconds
 _TAIL = 1500  # bytes of a daemon's last words in an error
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A process as /proc shows it."""
+
+    pid: int
+    start: int  # clock ticks after boot
+    state: str  # R, S, D, T (stopped), Z...
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded(Stored):
+    """A process as it was journalled."""
+
+    role: str
+    argv: tuple[str, ...]  # how it was started; what it executed then is the end of that
+    after: int | None = None  # clock ticks after boot: it started no earlier
+    pid: int | None = None
+    start: int | None = None  # clock ticks after boot
+    store: str | None = None  # that it must carry in its environment
+
+
+def look(pid: int) -> Seen | None:
+    """The process; None if there is none.  State Z: only its exit status is left."""
+    seen = stat(pid)
+    try:
+        argv = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    if seen is None:
+        return None
+    state, start = seen
+    words = tuple(os.fsdecode(word) for word in argv.removesuffix(b"\0").split(b"\0"))
+    return Seen(pid, start, state, words)
+
+
+def spawn(argv: Sequence[str], log: Path, more: Mapping[str, str] | None = None) -> Seen:
+    """Start a program in a session of its own, with a bare environment; output goes to `log`.
+
+    `more` joins that environment: what tells whose it is (proof.py), and what it needs.
+    ToolError if it is missing.  CEPH_ARGS and CEPH_CONF of the caller do not reach it.
+    """
+    program = tools.find(argv[0])
+    if program is None:
+        raise ToolError(tools.lacking(argv[0]))
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    environment = {"PATH": _PATH, "LC_ALL": "C", **(more or {})}
+    pid = os.posix_spawn(
+        program,
+        list(argv),
+        environment,
+        file_actions=actions,
+        setsid=True,
+        setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGXFSZ],
+    )
+    seen = look(pid)
+    return seen or Seen(pid, 0, "Z", tuple(argv))
+
+
+def proven(entry: Entry) -> Recorded:
+    """Of a journal's entry; BackendError if that tells of no process."""
+    try:
+        recorded = read(Recorded, entry.facts, f"{entry.journal}: entry {entry.id}: facts")
+    except StoredError as error:
+        raise BackendError(str(error)) from error
+    return replace(recorded, store=entry.store)
+
+
+def pid_of(entry: Entry) -> int:
+    """That of a daemon which was started; BackendError if a crash came before it was known."""
+    if (pid := proven(entry).pid) is None:
+        raise BackendError(f"{entry.journal}: entry {entry.id}: facts.pid is missing")
+    return pid
+
+
+def ours(recorded: Recorded) -> Seen | None:
+    """The process, if it still runs and carries the `store`."""
+    seen = _running(recorded)
+    if seen is None or recorded.store is None or seen.argv == ("",):  # its memory is gone already
+        return seen
+    return seen if carries(seen.pid, recorded.store) else None
+
+
+def _running(recorded: Recorded) -> Seen | None:
+    """The process of that pid, start and command line, if it still runs.
+
+    One without a pid comes from a crash just after the start: then it is looked for by its whole
+    command line, which holds the bed's own directory.
+    """
+    argv = recorded.argv
+    if recorded.pid is not None:
+        seen = look(recorded.pid)
+        if seen is None or seen.start != recorded.start:
+            return None
+        if seen.state in "ZX":
+            with contextlib.suppress(ChildProcessError):  # if it is our own child, reap it
+                os.waitpid(seen.pid, os.WNOHANG)
+            return None
+        exiting = seen.argv == ("",)  # its memory is gone already, it is not
+        return seen if exiting or _tail(seen.argv, argv) else None
+    after = float("inf") if recorded.after is None else recorded.after
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(PermissionError):
+            seen = look(int(folder.name))
+            if seen and seen.start >= after and _tail(seen.argv, argv):
+                return seen
+    return None
+
+
+def _tail(argv: tuple[str, ...], whole: tuple[str, ...]) -> bool:
+    """Whether `argv` is the end of `whole`, at least from the program itself on."""
+    return len(argv) > 1 and whole[-len(argv) :] == argv
+
+
+def send(recorded: Recorded, number: signal.Signals) -> bool:
+    """Signal a recorded process; False if it is gone."""
+    handle = _signalled(recorded, number)
+    if handle is None:
+        return False
+    os.close(handle)
+    return True
+
+
+def _signalled(recorded: Recorded, number: signal.Signals) -> int | None:
+    """Signal it and return a handle of it (pidfd); None if it is gone.
+
+    The handle is opened, then the process looked at again: safe against a pid used again.
+    """
+    seen = ours(recorded)
+    if seen is None:
+        return None
+    handle = None
+    try:
+        handle = os.pidfd_open(seen.pid)
+        if ours(replace(recorded, pid=seen.pid, start=seen.start)) is not None:
+            signal.pidfd_send_signal(handle, number)
+            return handle
+    except ProcessLookupError:
+        pass  # it ended in between
+    if handle is not None:
+        os.close(handle)
+    return None
+
+
+def end_process(processes: Iterable[Recorded]) -> tuple[list[str], list[str]]:
+    """Kill recorded processes and wait until they are gone, with all of their threads.
+
+    Returns their roles: (killed, still there after GONE_WITHIN seconds).
+    """
+    waiting: dict[int, Recorded] = {}
+    for recorded in processes:
+        handle = _signalled(recorded, signal.SIGKILL)
+        if handle is not None:
+            waiting[handle] = recorded
+    killed, deadline = [], time.monotonic() + GONE_WITHIN
+    try:
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            for handle in select.select(list(waiting), [], [], left)[0]:
+                gone = waiting.pop(handle)
+                os.close(handle)
+                killed.append(gone.role)
+                ours(gone)  # reaps it if it is our own child
+    finally:
+        for handle in waiting:
+            os.close(handle)
+    return killed, [recorded.role for recorded in waiting.values()]
+
+
+def clock_ticks() -> int:
+    """Clock ticks since boot: what a process that starts now has as its start."""
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    return int(uptime * os.sysconf("SC_CLK_TCK"))
 
 
 @dataclass(frozen=True)
@@ -79,11 +268,11 @@ def start(home: Home, launch: Launch) -> Entry:
         "process",
         role=launch.role,
         argv=argv,
-        after=process.clock_ticks(),
+        after=clock_ticks(),
         launch=vars(launch) | {"argv": list(launch.argv)},
     )
     environment = {**launch.environment, **home.journal.identity.environment}
-    seen = process.spawn(argv, home.log(launch.role), environment)
+    seen = spawn(argv, home.log(launch.role), environment)
     return home.journal.confirm(entry, pid=seen.pid, start=seen.start)
 
 
@@ -95,7 +284,7 @@ def finish(home: Home, running: list[Entry], steps: Steps, each: Callable[[Entry
     deadline = time.monotonic() + START_WITHIN
     waiting = list(running)
     while waiting:
-        still = [entry for entry in waiting if process.ours(process.proven(entry)) is not None]
+        still = [entry for entry in waiting if ours(proven(entry)) is not None]
         for entry in waiting:
             if entry not in still:
                 home.journal.end(entry)
@@ -122,7 +311,7 @@ def last_words(home: Home, entry: Entry) -> str:
 def check(home: Home, entries: list[Entry]) -> None:
     """BackendError with its last words if a daemon is gone."""
     for entry in entries:
-        if process.ours(process.proven(entry)) is None:
+        if ours(proven(entry)) is None:
             raise BackendError(f"{entry.facts['role']} ended: {last_words(home, entry)}")
 
 
@@ -151,7 +340,7 @@ def entry_of(home: Home, role: str) -> Entry:
 
 def signal_daemon(home: Home, role: str, number: signal.Signals) -> None:
     """Send a signal to a daemon; BackendError if it does not run."""
-    if not process.send(process.proven(entry_of(home, role)), number):
+    if not send(proven(entry_of(home, role)), number):
         raise BackendError(f"{home.folder}: {role} does not run")
 
 
@@ -159,9 +348,7 @@ def stop(home: Home, role: str) -> None:
     """SIGSTOP, and wait until it stands still."""
     signal_daemon(home, role, signal.SIGSTOP)
     deadline = time.monotonic() + START_WITHIN
-    while (
-        seen := process.ours(process.proven(entry_of(home, role)))
-    ) is not None and seen.state not in "Tt":
+    while (seen := ours(proven(entry_of(home, role)))) is not None and seen.state not in "Tt":
         if time.monotonic() >= deadline:
             raise BackendError(f"{home.folder}: {role} does not stop")
         time.sleep(POLL)
@@ -169,7 +356,7 @@ def stop(home: Home, role: str) -> None:
 
 def kill(home: Home, role: str) -> None:
     """SIGKILL, and wait until it is gone.  Its entry stays: it can be started again."""
-    _, stuck = process.end([process.proven(entry_of(home, role))])
+    _, stuck = end_process([proven(entry_of(home, role))])
     if stuck:
         raise BackendError(f"{role} cannot be killed")
 
@@ -187,8 +374,8 @@ def states(home: Home) -> list[Daemon]:
     """Each daemon, by role."""
     daemons = []
     for entry in home.journal.pending("process"):
-        recorded = process.proven(entry)
-        seen = process.ours(recorded)
+        recorded = proven(entry)
+        seen = ours(recorded)
         state = "gone" if seen is None else "stopped" if seen.state in "Tt" else "running"
         daemons.append(Daemon(role=recorded.role, pid=recorded.pid, state=state))
     return sorted(daemons, key=lambda daemon: daemon.role)

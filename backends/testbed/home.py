@@ -1,4 +1,7 @@
-"""The directory of a test bed: what lies where, the bed's own file, and the lock."""
+"""The directory of a test bed: what lies where, its own file, the lock, the folder of sockets.
+
+Unix sockets have a folder elsewhere, because their paths must be short.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import tree
-from fsmatrix.backends.journal.identity import FILE as IDENTITY
+from fsmatrix.backends.journal import proof, tree
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.system.files.trusted import distrust
+from fsmatrix.backends.journal.proof import FILE as IDENTITY
+from fsmatrix.backends.system.trusted import distrust
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.files import atomic_write, trust
+
+SOCKETS_PLACE, SOCKETS_PREFIX = Path("/run"), "fsmatrix-bed-"
+LONGEST_SOCKET = 100  # bytes of a socket's path, with room for a suffix that a program may add
+
 
 # How long each step of a bring-up took: waiting for other programs, and our own time.
 
@@ -234,3 +241,35 @@ class Home:
 def fresh_id() -> str:
     """Six hex digits that make the names of a bed's namespaces, links and cgroups its own."""
     return secrets.token_hex(3)
+
+
+def make_sockets(home: Home, bed: str, longest: str) -> Path:
+    """The bed's folder `run`, or a journalled one in /run if that path is too long.
+
+    `longest`: the longest name of a socket in it.
+    """
+    own = home.folder / "run"
+    if len(os.fsencode(own / longest)) <= LONGEST_SOCKET:
+        return own
+    folder = SOCKETS_PLACE / f"{SOCKETS_PREFIX}{bed}"
+    entry = home.journal.begin("sockets", path=str(folder))
+    folder.mkdir(mode=0o700)
+    home.journal.confirm(entry)
+    return folder
+
+
+def remove_sockets(folder: Path) -> str:
+    """Remove sockets only, in a folder where and as `make` makes it; what was done.
+
+    NotProvenOurs if it is another one.
+    """
+    if not os.path.lexists(folder):
+        return ""
+    ours = folder.parent == SOCKETS_PLACE and folder.name.startswith(SOCKETS_PREFIX)
+    if not ours or folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+        raise proof.NotProvenOurs(f"{folder} is not as the test bed made it")
+    for path in folder.iterdir():
+        if path.is_socket():
+            path.unlink()
+    folder.rmdir()
+    return f"removed {folder}"

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.common import print_json
-from fsmatrix.cli.questions import analyse, options
+from fsmatrix.cli.questions import analyse
 from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _asked(detect: str | None, cv: str | None, pilot: Path | None) -> tuple[floa
     if (cv is None) == (pilot is None):
         message = "needs the variation from block to block: give --cv 5% or --pilot DIR"
         raise refuse(Origin(f"--detect {detect}"), "", message)
-    return options.share("--detect", detect), 0.0 if cv is None else options.share("--cv", cv)
+    return analyse.share("--detect", detect), 0.0 if cv is None else analyse.share("--cv", cv)
 
 
 def _power(built: Plan, detect: float, cv: float, pilot: Path | None) -> Power:

@@ -1,21 +1,25 @@
-"""What the commands of the analysis share: files in, a result out as text, JSON or picture."""
+"""What commands of the analysis share: options, files in, a result out as text, JSON or picture.
+
+Each option of the questions is declared here once, and read here.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, cast, get_args, get_type_hints
 
+import typer
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from fsmatrix.cli import common, progress
-from fsmatrix.cli.questions import options
+from fsmatrix.cli import common, completion, progress
 from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
@@ -25,10 +29,129 @@ if TYPE_CHECKING:
     from fsmatrix.analysis.result import Result
     from fsmatrix.analysis.units import Level, Unit
 
+Correction = Literal["max-t", "holm", "benjamini-hochberg", "none"]
+
 PUBLISHED = "published:"
 ROW = 100  # characters that a row may take in a terminal that is narrower
 NARROW = 12  # to which a column of words is folded
 GAP = 2  # blanks between columns
+
+
+def factor(name: str, text: str) -> Any:
+    """An option that takes the name of a factor; `text`: its help."""
+    return typer.Option(name, help=text, autocompletion=completion.factors)
+
+
+def side(name: str, text: str) -> Any:
+    """An option that takes levels of the factor that --by names."""
+    return typer.Option(name, help=text, autocompletion=completion.sides)
+
+
+def known(given: Any) -> Any:
+    """--metric as given; a misspelt one is refused before any file is read.
+
+    One that is like no number of a campaign file may be a factor of this one: the file tells.
+    """
+    from fsmatrix.results.files.campaign.campaignfile import NUMBERS
+
+    for name in [given] if isinstance(given, str) else given or ():
+        if name not in NUMBERS and (close := difflib.get_close_matches(name, NUMBERS, n=1)):
+            raise refuse(Origin(f"--metric {name}"), "", f"no metric: did you mean {close[0]!r}?")
+    return given
+
+
+Cells = Annotated[
+    bool, typer.Option("--cells", help="All that is said, and a table with a row for each cell.")
+]
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILES...",
+        help="Results directories, campaign.h5 files, or published:NAME.",
+        show_default=False,
+        autocompletion=completion.results,
+    ),
+]
+MetricName = Annotated[
+    str,
+    typer.Option(
+        "--metric",
+        help="bandwidth, iops, latency_p99, ...",
+        autocompletion=completion.metrics,
+        callback=known,
+    ),
+]
+OwnMetric = Annotated[
+    str,
+    typer.Option(
+        "--metric",
+        help="bandwidth, iops, latency_p99, ...  Default: bandwidth; iops if no run has any.",
+        show_default=False,
+        autocompletion=completion.metrics,
+        callback=known,
+    ),
+]
+UnitName = Annotated[
+    str | None, typer.Option("--unit", help="Unit to show: MiB/s, Mb/s, ms, ... (as fits).")
+]
+Wheres = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        help="Only runs of this level: pattern=seq-read (repeatable).",
+        autocompletion=completion.levels,
+    ),
+]
+Tolerance = Annotated[
+    str, typer.Option("--tolerance", help="Largest difference that does not matter: 5% or 0.05.")
+]
+Alpha = Annotated[
+    float, typer.Option("--alpha", help="Probability of any false claim over all cells.")
+]
+CorrectionName = Annotated[
+    str,
+    typer.Option("--correction", help="For many cells: max-t, holm, benjamini-hochberg or none."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--out",
+        help="Write a figure (.png, .svg or .pdf) or the table (.csv, .tex or .md).",
+    ),
+]
+
+
+def levels(wheres: Sequence[str] | None) -> dict[str, Level]:
+    """--where factor=level as factor -> level; a number as a number, a size in bytes."""
+    from fsmatrix.analysis.units import wanted_level
+
+    chosen: dict[str, Level] = {}
+    for text in wheres or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise refuse(Origin(f"--where {text}"), "", "must be factor=level")
+        chosen[name] = wanted_level(value)
+    return chosen
+
+
+def share(option: str, text: str) -> float:
+    """The share that `5%` or `0.05` stands for; other texts are refused."""
+    try:
+        value = float(text.rstrip("%").strip()) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 10:
+        raise refuse(Origin(f"{option} {text}"), "", "must be a share such as 5% or 0.05")
+    return value
+
+
+def corrected(name: str) -> Correction:
+    """The correction that --correction names; other names are refused."""
+    if name not in get_args(Correction):
+        allowed = ", ".join(get_args(Correction))
+        raise refuse(Origin(f"--correction {name}"), "", f"one of {allowed}")
+    return cast(Correction, name)
 
 
 @contextlib.contextmanager
@@ -253,7 +376,7 @@ def question(ask_with: Callable[..., Ask]) -> Callable[..., None]:
         **values: Any,
     ) -> None:
         ask = ask_with(**values, **({"files": files} if takes_files else {}))
-        answer(files, out, as_json, lambda ds: ask(ds, options.levels(where)))
+        answer(files, out, as_json, lambda ds: ask(ds, levels(where)))
 
     first, *last = shared.values()
     parameters = [first, *(p for p in own if p.name != "files"), *last]
@@ -263,9 +386,9 @@ def question(ask_with: Callable[..., Ask]) -> Callable[..., None]:
 
 
 def _shared(
-    files: options.Files,
-    where: options.Wheres = None,
-    out: options.Out = None,
+    files: Files,
+    where: Wheres = None,
+    out: Out = None,
     as_json: common.AsJson = False,
 ) -> None:
     """The parameters that every question has."""

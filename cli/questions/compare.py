@@ -1,4 +1,9 @@
-"""`fsmatrix compare`: targets, levels of a factor, or campaigns, cell by cell."""
+"""`fsmatrix compare` and `history`: targets, levels of a factor, or campaigns, cell by cell.
+
+`history` goes over many campaigns in the order of time.  A terminal shows the answer, a row for
+each cell, and what the signs mean.  Both commands can pass or fail: by conditions, and by the
+status that comes of them.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +12,80 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.cli import common, completion, progress
-from fsmatrix.cli.questions import acceptance, analyse, compared, options
+from fsmatrix.cli.questions import analyse
 from fsmatrix.results.evidence.values import Json
+from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from fsmatrix.analysis.acceptance.acceptance import Acceptance
+    from fsmatrix.analysis.acceptance.acceptance import Acceptance, Condition
+    from fsmatrix.analysis.acceptance.history import Order
+    from fsmatrix.analysis.acceptance.result import History
+    from fsmatrix.analysis.comparison.compared import Compared
     from fsmatrix.analysis.comparison.result import Comparison
-    from fsmatrix.analysis.comparison.rows import ComparisonOptions
+    from fsmatrix.analysis.comparison.rows import ComparisonOptions, VerdictOptions
     from fsmatrix.analysis.questions.fairness import Fairness
+    from fsmatrix.analysis.stats.estimates.medians import Median
+
+FAILED = 1  # status of a condition that is met; 2 is bad input
+TESTS = "Acceptance tests"
+FailIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-if",
+        metavar="CONDITION",
+        rich_help_panel=TESTS,
+        help="Exit with status 1 if met (repeatable): 'slower > 10 %' (the same work takes more "
+        "than 1.1 times as long: the interval of the ratio lies wholly beyond that, p corrected "
+        "over all cells), slower, faster, 'faster > 5 %', undecided (cells without a proven "
+        "answer). Lost cells of the baseline (missing, failed, invalid) fail too, and so does a "
+        "comparison in which no cell can be decided.",
+    ),
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="WORD",
+        rich_help_panel=TESTS,
+        help="Do not fail for these cells (repeatable): missing, failed, invalid, undecided.",
+    ),
+]
+
+STYLE = {
+    "faster": "green",
+    "slower": "red",
+    "no difference": "cyan",
+    "too few": "dim",
+    "single": "dim",
+    "no data": "dim",
+}
+SYMBOL = {
+    "faster": "▲",
+    "slower": "▼",
+    "no difference": Certainty.EQUAL.mark,
+    "too few": Certainty.UNDECIDED.mark,
+    "single": Certainty.INVALID.mark,
+    "no data": Certainty.INVALID.mark,
+}
+FEW = 8  # cells that are shown without being asked for
+PAIRS, MOST_PAIRS = 4, 12  # that stand side by side, and that are shown
+MORE = "More: --cells (ratio, interval and verdict of each cell), --json."
+SHORT = {"single": "one value", "too few": Certainty.UNDECIDED.value}
+LEGEND = {
+    "[": "[ ]: {sure} % sure that the ratio lies in this range",
+    "*": "*: too few blocks, less sure",
+    "†": "†: one attachment or one value",
+    "▲": "▲ ▼: proven",
+    "?": "?: may be chance",
+    " !": "!: an audit warns",
+    "(!)": "(!): in doubt, see below",
+}
 
 By = Annotated[
     str | None,
@@ -44,12 +111,12 @@ MetricOfPhase = Annotated[
         "--metric",
         help="bandwidth, iops, latency_p99, ...  Default: bandwidth for data phases, "
         "operations per second for metadata phases.",
-        callback=options.known,
+        callback=analyse.known,
     ),
 ]
 Ignore = Annotated[
     list[str] | None,
-    options.factor(
+    analyse.factor(
         "--ignore",
         "A factor that may differ between the cells of a pair; work_id: options that "
         "are not factors (repeatable).",
@@ -67,30 +134,187 @@ Baseline = Annotated[
         "--baseline",
         metavar="OLD",
         help="A campaign (file or directory) that all FILES are compared with.",
-        rich_help_panel=acceptance.TESTS,
+        rich_help_panel=TESTS,
         autocompletion=completion.results,
     ),
 ]
 
 
+def conditions_of(
+    fail_if: Sequence[str] | None, allow: Sequence[str] | None
+) -> tuple[Condition, ...]:
+    """--fail-if read; refuses what is not a condition, and --allow without any."""
+    from fsmatrix.analysis.acceptance.acceptance import parse
+
+    if allow and not fail_if:
+        raise refuse(Origin(f"--allow {allow[0]}"), "", "only with --fail-if")
+    parsed = []
+    for text in fail_if or ():
+        try:
+            parsed.append(parse(text))
+        except ValueError as error:
+            raise refuse(Origin(f"--fail-if {text}"), "", str(error)) from error
+    return tuple(dict.fromkeys(parsed))
+
+
+def of_baseline(
+    fail_if: Sequence[str] | None,
+    allow: Sequence[str] | None,
+    baseline: str | None,
+    by: str | None,
+    sides: str | None,
+) -> tuple[Condition, ...]:
+    """The conditions of `compare`, which needs a baseline for them."""
+    parsed = conditions_of(fail_if, allow)
+    if parsed and baseline is None:
+        raise refuse(Origin(f"--fail-if {parsed[0]}"), "", "only with --baseline OLD")
+    other = f"--by {by}" if by not in (None, "campaign") else f"--levels {sides}" if sides else ""
+    if baseline is not None and other:
+        raise refuse(Origin(other), "", "not with --baseline: campaigns are compared")
+    return parsed
+
+
+def show_comparison(results: Sequence[Comparison], cells: bool) -> None:
+    """Each, and once what they share, with what would decide more; every cell if asked, or few."""
+    from fsmatrix.analysis.comparison.advice import extension_of
+    from fsmatrix.analysis.comparison.words import tested
+
+    if not results:
+        return
+    already: set[str] = set()
+    signs: set[str] = set()
+    few = not cells and sum(len(comparison.cells) for comparison in results) <= FEW
+    if cells or few:
+        for comparison in results:
+            signs |= _print_comparison(comparison, already, few)
+            progress.echo("")
+    else:
+        _print_overview(results)
+    judged = [comparison for comparison in results if not comparison.one_machine]
+    lines = [extension_of(judged).says] if judged else []
+    if cells or few:
+        shown = "; ".join(text for sign, text in LEGEND.items() if sign in signs)
+        lines.append(shown.format(sure=f"{100 * (1 - results[0].alpha):.3g}"))
+        lines += [tested(judged)] if judged and cells else []
+    lines += [] if cells else [MORE]
+    analyse.print_lines([line for line in lines if line])
+
+
+def _print_overview(results: Sequence[Comparison]) -> None:
+    """For each metric the answer, a row for each pattern, what stands beside them once."""
+    from fsmatrix.analysis.comparison import overview
+
+    groups: dict[str, list[overview.Seen]] = {}
+    for comparison in results:
+        if not comparison.one_machine:
+            groups.setdefault(comparison.title, []).append(overview.Seen.pair(comparison))
+    for pairs in groups.values():
+        analyse.print_lines([overview.answer(pairs)])
+        shown = overview.ranked(pairs)[:MOST_PAIRS]
+        for start in range(0, len(shown), PAIRS):
+            analyse.grid(*overview.overview(shown[start : start + PAIRS]), 1)
+        if more := len(pairs) - len(shown):
+            analyse.print_lines([f"And {more} more pairs: name some with --levels A,B."])
+        analyse.print_lines([overview.counted(pairs)])
+    analyse.print_lines(list(dict.fromkeys(line for c in results for line in c.beside)))
+    progress.echo("")
+    if groups:
+        analyse.print_lines([overview.legend([one for pairs in groups.values() for one in pairs])])
+
+
+def _print_comparison(comparison: Comparison, already: set[str], few: bool = False) -> set[str]:
+    """The answer, the rows, what stands beside them if not `already` said; the rows' signs.
+
+    `few`: only what stands beside an answer, not how it was found.
+    """
+    analyse.print_lines([line for line in comparison.says[:1] if line not in already])
+    if comparison.one_machine:
+        already.add(comparison.says[0])
+    for spans in (True, False):  # without the medians' intervals if a row would not fit
+        columns, rows = _rows(comparison, spans)
+        if analyse.grid(columns, rows, fold=_labels(comparison), must=not spans):
+            break
+    every = [*comparison.means, *comparison.beside] if few else comparison.says[1:]
+    beside = [line for line in every if line not in already]
+    analyse.print_lines(beside)
+    already.update(beside)
+    texts = [str(cell).replace("▼", "▲") for row in rows for cell in row[-4:]]
+    return {sign for sign in LEGEND if any(sign in text for text in texts)}
+
+
+def _labels(comparison: Comparison) -> int:
+    """Columns that say which cell a row is of."""
+    return max(len(comparison.varying), 1) + any(cell.apart for cell in comparison.cells)
+
+
+def _rows(comparison: Comparison, spans: bool) -> tuple[list[str], list[list[str | Text]]]:
+    from fsmatrix.analysis.units import factor_title, level_text
+
+    apart = any(cell.apart for cell in comparison.cells)
+    columns = [factor_title(name) for name in comparison.varying] or ["cell"]
+    columns += ["differs"] * apart
+    columns += [
+        f"{comparison.a}, {comparison.unit.label}",
+        f"{comparison.b}, {comparison.unit.label}",
+        "typical ratio",
+    ]
+    columns += ["verdict"] * (not comparison.one_machine)
+    rows: list[list[str | Text]] = []
+    for cell in comparison.cells:
+        style = STYLE[cell.kind]
+        verdict = f"{SYMBOL[cell.kind]} {SHORT.get(cell.kind, cell.kind)}" + " (!)" * bool(
+            cell.doubts
+        )
+        row: list[str | Text] = [level_text(n, cell.levels.get(n, "")) for n in comparison.varying]
+        row = row or ["the only case"]
+        row += [cell.apart] * apart
+        row += [
+            _median(m, comparison, spans) + " !" * w
+            for m, w in zip((cell.a, cell.b), cell.warned, strict=True)
+        ]
+        row += [_ratio(cell), Text(verdict, style=style)]
+        rows.append(row[:-1] if comparison.one_machine else row)
+    return columns, rows
+
+
+def _median(of: Median, comparison: Comparison, spans: bool) -> str:
+    from fsmatrix.analysis.units import MARKS
+    from fsmatrix.analysis.units import text as shown
+
+    span = (
+        f" [{shown(of.low, comparison.unit)}–{shown(of.high, comparison.unit)}]"
+        if spans and of.runs > 1
+        else ""
+    )
+    return f"{shown(of.median, comparison.unit)}{MARKS.get(of.kind, '')}{span}"
+
+
+def _ratio(cell: Compared) -> str:
+    from fsmatrix.analysis.units import brief
+
+    ratio = cell.ratio
+    span = f" [{brief(ratio.low)}–{brief(ratio.high)}]" if ratio.low == ratio.low else ""
+    return f"{brief(ratio.ratio)}{'' if ratio.decides else '*' if span else '†'}{span}"
+
+
 def compare(
-    files: options.Files,
+    files: analyse.Files,
     by: By = None,
     sides: Sides = None,
     metric: MetricOfPhase = "",
-    unit: options.UnitName = None,
-    tolerance: options.Tolerance = "5%",
-    alpha: options.Alpha = 0.05,
-    correction: options.CorrectionName = "max-t",
-    where: options.Wheres = None,
+    unit: analyse.UnitName = None,
+    tolerance: analyse.Tolerance = "5%",
+    alpha: analyse.Alpha = 0.05,
+    correction: analyse.CorrectionName = "max-t",
+    where: analyse.Wheres = None,
     ignore: Ignore = None,
     across_engines: AcrossEngines = False,
     across_cache: AcrossCache = False,
     baseline: Baseline = None,
-    fail_if: acceptance.FailIf = None,
-    allow: acceptance.Allow = None,
-    cells: options.Cells = False,
-    out: options.Out = None,
+    fail_if: FailIf = None,
+    allow: Allow = None,
+    cells: analyse.Cells = False,
+    out: analyse.Out = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Compare targets, levels of a factor, or campaigns, cell by cell.
@@ -109,9 +333,9 @@ def compare(
     from fsmatrix.analysis.comparison.rows import ComparisonOptions
 
     analyse.picture(out)
-    conditions = acceptance.of_baseline(fail_if, allow, baseline, by, sides)
-    levels, share = options.levels(where), options.share("--tolerance", tolerance)
-    method = options.corrected(correction)
+    conditions = of_baseline(fail_if, allow, baseline, by, sides)
+    levels, share = analyse.levels(where), analyse.share("--tolerance", tolerance)
+    method = analyse.corrected(correction)
     every = [*([baseline] if baseline is not None else []), *files]
     with analyse.bad_input(every):
         ds = analyse.opened(every)
@@ -132,7 +356,7 @@ def compare(
             [_with_fairness(comparison, fair) | {"extension": more} for comparison in results]
         )
     else:
-        compared.show(results, cells)
+        show_comparison(results, cells)
         analyse.print_lines(fair.short(" ".join(every)) if fair else [])
     if out:
         analyse.drawn(results, out)
@@ -162,10 +386,8 @@ def _fairness(ds: xr.Dataset, results: Sequence[Comparison]) -> Fairness | None:
     """Of all targets that were compared."""
     from fsmatrix.analysis.questions.fairness import fairness
 
-    compared = dict.fromkeys(
-        name for comparison in results for name in (comparison.a, comparison.b)
-    )
-    return fairness(ds, tuple(compared)) if compared else None
+    names = dict.fromkeys(name for comparison in results for name in (comparison.a, comparison.b))
+    return fairness(ds, tuple(names)) if names else None
 
 
 def _with_fairness(comparison: Comparison, fair: Fairness | None) -> dict[str, Json]:
@@ -182,8 +404,81 @@ def _say_accepted(result: Acceptance, out: Path | None, as_json: bool) -> None:
     else:
         analyse.print_lines(result.says)
         progress.echo("")
-        compared.show(result.comparisons, True)
+        show_comparison(result.comparisons, True)
     if out:
         analyse.drawn([result], out)
     if not result.passed:
-        raise typer.Exit(acceptance.FAILED)
+        raise typer.Exit(FAILED)
+
+
+def history(
+    files: analyse.Files,
+    metric: analyse.MetricName = "bandwidth",
+    by: Annotated[
+        str, analyse.factor("--by", "The factor whose levels are the lines of a panel.")
+    ] = "target",
+    as_given: Annotated[
+        bool, typer.Option("--as-given", help="Keep the order of FILES; do not sort by start time.")
+    ] = False,
+    unit: analyse.UnitName = None,
+    tolerance: analyse.Tolerance = "5%",
+    alpha: analyse.Alpha = 0.05,
+    correction: analyse.CorrectionName = "holm",
+    where: analyse.Wheres = None,
+    fail_if: FailIf = None,
+    allow: Allow = None,
+    out: analyse.Out = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Follow medians over campaigns: where they jump, and what else changed there.
+
+    --fail-if judges the newest campaign against the one before it.
+
+    Example: fsmatrix history 2026-*/campaign.h5 --metric latency_p99 --out history.pdf
+
+    Example: fsmatrix history old.h5 new.h5 newest.h5 --fail-if 'slower > 10 %'
+    """
+    from fsmatrix.analysis.acceptance.history import history as analysis
+    from fsmatrix.analysis.comparison.rows import VerdictOptions
+
+    analyse.picture(out)
+    conditions, method = conditions_of(fail_if, allow), analyse.corrected(correction)
+    levels, share = analyse.levels(where), analyse.share("--tolerance", tolerance)
+    order: Order = "given" if as_given else "time"
+    with analyse.bad_input(files):
+        ds = analyse.opened(files)
+        chosen = VerdictOptions(levels, unit, share, alpha, method)
+        result = analysis(ds, metric, by=by, order=order, options=chosen)
+        tested = _newest(ds, result, metric, conditions, allow or (), chosen)
+    if as_json:
+        verdict = {"acceptance": tested.to_dict()} if tested else {}
+        common.print_json(result.to_dict() | verdict)
+    else:
+        if tested:
+            analyse.print_lines([*tested.says, ""])
+        analyse.show(result)
+    if out:
+        analyse.drawn([result], out)
+    if tested and not tested.passed:
+        raise typer.Exit(FAILED)
+
+
+def _newest(
+    ds: xr.Dataset,
+    result: History,
+    metric: str,
+    conditions: Sequence[Condition],
+    allow: Sequence[str],
+    chosen: VerdictOptions,
+) -> Acceptance | None:
+    """The newest campaign judged against the one before it; None without a condition."""
+    from fsmatrix.analysis.acceptance.acceptance import acceptance as acceptance_of
+    from fsmatrix.analysis.comparison.rows import ComparisonOptions
+
+    if not conditions:
+        return None
+    old, new = (campaign.name for campaign in result.campaigns[-2:])
+    same = ComparisonOptions(chosen.where, None, chosen.tolerance, chosen.alpha, chosen.correction)
+    return acceptance_of(
+        ds, old, metric, only=[new], conditions=conditions, allow=allow, options=same
+    )

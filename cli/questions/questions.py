@@ -1,14 +1,18 @@
-"""Commands of the analyses that take a factor of the user's choice."""
+"""Commands of the analyses: files in, text, JSON or a picture out.
+
+Some ask one question each, others take a factor of the user's choice.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 import typer
 
-from fsmatrix.cli import common, completion
-from fsmatrix.cli.questions import analyse, options, studies
+from fsmatrix.cli import common, completion, progress
+from fsmatrix.cli.questions import analyse
 from fsmatrix.cli.questions.analyse import Ask, question
 from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
@@ -16,15 +20,271 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from fsmatrix.analysis.result import Result
+    from fsmatrix.analysis.studies.io500.result import Io500Study
     from fsmatrix.analysis.units import Level
+
+# `fsmatrix study`: what a collection of other people's results says.  A study is a command.
+PARTS = 10  # how often the reading says how far it is
+app = typer.Typer(
+    no_args_is_help=True,
+    help="What a collection of other people's results shows, and how yours compare.",
+)
+
+
+@app.command("io500")
+def io500(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="IO500 submissions, in folders of any depth.")
+    ],
+    mine: Annotated[
+        str | None,
+        typer.Option(
+            "--mine",
+            help="Place the IO500 phases of a results directory or campaign.h5 among them.",
+            autocompletion=completion.results,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--out",
+            help="Write the report (.html), a picture (.png, .svg, .pdf) or the table (.csv, "
+            ".tex, .md).",
+        ),
+    ] = None,
+    as_json: common.AsJson = False,
+) -> None:  # fmt: skip
+    """Recompute IO500 scores; describe file-system families, phases and your own run.
+
+    The systems differ in hardware: the result describes, it proves nothing.
+
+    Example: fsmatrix study io500 submission-data --mine out -o io500.html
+    """
+    from fsmatrix.analysis.studies.io500.chart import SUFFIX, write
+    from fsmatrix.analysis.studies.io500.study import io500 as study
+    from fsmatrix.suite.importing.recognise import collection
+
+    analyse.picture(out, SUFFIX)
+    campaign = _opened(mine) if mine is not None else None
+    collected = collection(directory, _steps())
+    with analyse.bad_input([str(directory), *([mine] if mine else [])]):
+        result = study(collected, str(directory), campaign)
+    if as_json:
+        common.print_json(result.to_dict())
+    else:
+        _show(result)
+    if out is not None and out.suffix.lower() == SUFFIX:
+        progress.echo(str(write(result, out)), err=True)
+    elif out is not None:
+        analyse.drawn([result], out)
+
+
+def _opened(results: str) -> xr.Dataset:
+    """One's own campaign; refused before the collection is read."""
+    from fsmatrix.analysis.data.load import open_campaign
+
+    with analyse.bad_input([results]):
+        return open_campaign(common.campaign_file(Path(results)))
+
+
+def _steps() -> Callable[[int, int], None]:
+    """Says how far the reading is, PARTS times."""
+    from fsmatrix.analysis.steps import step
+
+    def progress(done: int, total: int) -> None:
+        if done * PARTS // total > (done - 1) * PARTS // total:
+            step(f"study io500: read {done} of {total} places")
+
+    return progress
+
+
+def _show(result: Io500Study) -> None:
+    """Sentences, then the families that have enough submissions for a table."""
+    from fsmatrix.analysis.studies.io500.result import grids
+    from fsmatrix.analysis.studies.io500.words import ENOUGH
+
+    analyse.print_lines(result.says)
+    few = sum(row.submissions < ENOUGH for row in result.families)
+    for grid in grids(result, ENOUGH if few < len(result.families) else 1, ranges=False):
+        analyse.print_lines(["", grid.title])
+        analyse.grid(grid.columns, grid.lines, 1)
+    if 0 < few < len(result.families):
+        analyse.print_lines(
+            ["", f"{few} families with fewer than {ENOUGH} submissions: see --out or --json."]
+        )
+
+
+Coding = Literal["raw", "log2"]
+
+
+@question
+def bars(metric: analyse.MetricName = "bandwidth", unit: analyse.UnitName = None) -> Ask:
+    """Medians by interface, pattern, chunk size and processes, with intervals.
+
+    Example: fsmatrix bars out --metric iops --where storage_nodes=2 --out figure2.pdf
+    """
+    from fsmatrix.analysis.questions.bars import bars as analysis
+
+    return _of_one_metric(analysis, metric, unit)
+
+
+@question
+def scalability(metric: analyse.MetricName = "bandwidth", unit: analyse.UnitName = None) -> Ask:
+    """Growth over storage nodes: speed-up, efficiency and scalability laws.
+
+    Example: fsmatrix scalability out --where pattern=seq-read --out figure7.pdf
+    """
+    from fsmatrix.analysis.questions.scalability import scalability as analysis
+
+    return _of_one_metric(analysis, metric, unit)
+
+
+def _of_one_metric(analysis: Callable[..., Result], metric: str, unit: str | None) -> Ask:
+    from fsmatrix.analysis.data.study import metric_for
+
+    def ask(ds: xr.Dataset, where: Mapping[str, Level]) -> Result:
+        name = metric_for(ds, metric)
+        return analysis(ds, name, unit=analyse.unit(ds, name, unit), where=where)
+
+    return ask
+
+
+@question
+def models(
+    metric: analyse.MetricName = "bandwidth",
+    unit: analyse.UnitName = None,
+    hold_out: Annotated[
+        str, typer.Option("--hold-out", help="Chunk size to leave out and predict, or none.")
+    ] = "1MiB",
+) -> Ask:
+    """Regression models over chunk size, and how well they predict an unseen size.
+
+    Example: fsmatrix models out --hold-out 1MiB --out models.pdf
+    """
+    from fsmatrix.analysis.questions.models.models import models as analysis
+
+    left = None if hold_out == "none" else ("chunk", number(f"chunk={hold_out}"))
+    return lambda ds, where: analysis(
+        ds, metric, left, where=where, unit=analyse.unit(ds, metric, unit)
+    )
+
+
+@question
+def correlation(
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            help="bandwidth, iops, ... (repeatable).",
+            autocompletion=completion.metrics,
+            callback=analyse.known,
+        ),
+    ] = None,
+    coding: Annotated[
+        str, typer.Option("--coding", help="Chunk size as raw or log2 values; this changes r.")
+    ] = "raw",
+) -> Ask:
+    """Correlation of factors and metrics, per pattern and number of storage nodes.
+
+    Example: fsmatrix correlation out --coding log2 --out figure6.pdf
+    """
+    from fsmatrix.analysis.questions.correlation import PAPER_METRICS
+    from fsmatrix.analysis.questions.correlation import correlation as analysis
+
+    if coding not in get_args(Coding):
+        raise refuse(Origin(f"--coding {coding}"), "", "raw or log2")
+    return lambda ds, where: analysis(
+        ds, coding=cast(Coding, coding), metrics=metric or PAPER_METRICS, where=where
+    )
+
+
+@question
+def bottleneck(
+    files: analyse.Files,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit", help="network=1.25GB or device=500MB, in bytes per second (repeatable)."
+        ),
+    ] = None,
+    unit: analyse.UnitName = None,
+) -> Ask:
+    """Where bandwidth stops growing, and which resource is at its limit there.
+
+    Example: fsmatrix bottleneck out --limit network=1.25GB --out figure10.pdf
+    """
+    from fsmatrix.analysis.questions.bottleneck.bottleneck import bottleneck as analysis
+
+    limits = {text.partition("=")[0]: number(text) for text in limit or ()}
+    store = Path(files[0]) if len(files) == 1 and Path(files[0]).is_dir() else None
+    return lambda ds, where: analysis(
+        ds,
+        store=store,
+        limits=limits or None,
+        where=where,
+        unit=analyse.unit(ds, "bandwidth", unit),
+    )
+
+
+@question
+def variability(metric: analyse.OwnMetric = "", unit: analyse.UnitName = None) -> Ask:
+    """How runs vary: spread, differing attachments, modes, drift and warm-up.
+
+    Example: fsmatrix variability out --metric latency_p99 --out spread.png
+    """
+    from fsmatrix.analysis.questions.variability import variability as analysis
+
+    return _of_one_metric(analysis, metric, unit)
+
+
+@question
+def tails(
+    quantile: Annotated[
+        str, typer.Option("--quantile", help="Quantile of the operations, such as 99% or 0.999.")
+    ] = "99%",
+) -> Ask:
+    """Latency percentile of each cell with its interval, and what factors change it.
+
+    Example: fsmatrix tails out --quantile 99.9% --out tails.png
+    """
+    from fsmatrix.analysis.questions.tails.tails import tails as analysis
+
+    share = analyse.share("--quantile", quantile)
+    return lambda ds, where: analysis(ds, share, where=where)
+
+
+@question
+def repetitions(
+    metric: analyse.OwnMetric = "",
+    half_width: Annotated[
+        str, typer.Option("--half-width", help="Wanted precision of the median: +- 5% or 0.05.")
+    ] = "5%",
+) -> Ask:
+    """How many attachments give an interval of the wanted width, from data so far.
+
+    Example: fsmatrix repetitions out --half-width 2%
+    """
+    from fsmatrix.analysis.questions.variability import variability as analysis
+
+    share = analyse.share("--half-width", half_width)
+    return lambda ds, where: analysis(ds, metric, "repetitions", half_width=share, where=where)
+
+
+def number(text: str) -> float:
+    """The value of name=value as a number or a size."""
+    value = next(iter(analyse.levels([text]).values()))
+    if isinstance(value, str):
+        raise refuse(Origin(text), "", "must be name=number, such as network=1.25GB")
+    return float(value)
 
 
 def fairness(
-    files: options.Files,
+    files: analyse.Files,
     targets: Annotated[
-        str | None, options.side("--targets", "Only these: xfs,ext4.  Default: all.")
+        str | None, analyse.side("--targets", "Only these: xfs,ext4.  Default: all.")
     ] = None,
-    out: options.Out = None,
+    out: analyse.Out = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Are the targets compared fairly?  The facts about each, side by side.
@@ -42,10 +302,10 @@ def fairness(
 
 @question
 def effects(
-    metric: options.OwnMetric = "",
+    metric: analyse.OwnMetric = "",
     factor: Annotated[
         list[str] | None,
-        options.factor("--factor", "Only this factor (repeatable).  Default: all that vary."),
+        analyse.factor("--factor", "Only this factor (repeatable).  Default: all that vary."),
     ] = None,
     order: Annotated[
         int, typer.Option("--order", help="Largest number of factors in one interaction: 1 to 3.")
@@ -63,14 +323,14 @@ def effects(
 @question
 def curves(
     along: Annotated[
-        str, options.factor("--along", "A numeric factor: processes, page_size, warehouses...")
+        str, analyse.factor("--along", "A numeric factor: processes, page_size, warehouses...")
     ],
-    metric: options.MetricName = "bandwidth",
+    metric: analyse.MetricName = "bandwidth",
     panel: Annotated[
         list[str] | None,
-        options.factor("--panel", "Draw one panel for each level of this factor (repeatable)."),
+        analyse.factor("--panel", "Draw one panel for each level of this factor (repeatable)."),
     ] = None,
-    unit: options.UnitName = None,
+    unit: analyse.UnitName = None,
 ) -> Ask:
     """A metric over a numeric factor, one line per combination of the other factors.
 
@@ -97,7 +357,7 @@ def curves(
 def response(
     along: Annotated[
         str | None,
-        options.factor("--along", "The load: rate, iodepth, threads, ...  Default: what varies."),
+        analyse.factor("--along", "The load: rate, iodepth, threads, ...  Default: what varies."),
     ] = None,
     latency: Annotated[
         str, typer.Option("--latency", help="mean, p50, p95, p99 or p99.9.")
@@ -119,7 +379,7 @@ def response(
 
 
 def predict(
-    files: options.Files,
+    files: analyse.Files,
     chunk: Annotated[
         list[str] | None,
         typer.Option("--chunk", help="A chunk size, tested or not: 2MiB (repeatable)."),
@@ -132,10 +392,10 @@ def predict(
             autocompletion=completion.results,
         ),
     ] = None,
-    metric: options.MetricName = "bandwidth",
-    unit: options.UnitName = None,
-    where: options.Wheres = None,
-    out: options.Out = None,
+    metric: analyse.MetricName = "bandwidth",
+    unit: analyse.UnitName = None,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Predict untested chunk sizes, or check another campaign for faults.
@@ -150,11 +410,11 @@ def predict(
     if bool(chunk) == bool(measured):
         raise refuse(Origin("fsmatrix predict"), "", "needs either --chunk or --measured")
     analyse.picture(out)
-    sizes = [studies.number(f"chunk={text}") for text in chunk or ()]
+    sizes = [number(f"chunk={text}") for text in chunk or ()]
     with analyse.bad_input([*files, *([measured] if measured else [])]):
         ds = analyse.opened(files)
         shown = analyse.unit(ds, metric, unit)
-        fitted = models(ds, metric, None, where=options.levels(where), unit=shown)
+        fitted = models(ds, metric, None, where=analyse.levels(where), unit=shown)
         result = faults(fitted, analyse.opened([measured])) if measured else analysis(fitted, sizes)
     analyse.deliver(result, out, as_json)
 
@@ -172,13 +432,13 @@ def cpu() -> Ask:
 
 @question
 def speedup(
-    of: Annotated[str, options.side("--of", "The level that should be faster.")],
-    over: Annotated[str, options.side("--over", "The level that it is compared with.")],
-    by: Annotated[str, options.factor("--by", "The factor of both levels.")] = "target",
+    of: Annotated[str, analyse.side("--of", "The level that should be faster.")],
+    over: Annotated[str, analyse.side("--over", "The level that it is compared with.")],
+    by: Annotated[str, analyse.factor("--by", "The factor of both levels.")] = "target",
     along: Annotated[
-        str, options.factor("--along", "The numeric factor that the ratio may depend on.")
+        str, analyse.factor("--along", "The numeric factor that the ratio may depend on.")
     ] = "memory",
-    metric: options.MetricName = "bandwidth",
+    metric: analyse.MetricName = "bandwidth",
 ) -> Ask:
     """Ratio of one level to another, over a third factor: speed-up with less memory.
 
@@ -193,7 +453,7 @@ def speedup(
 
 
 @question
-def traffic(files: options.Files, unit: options.UnitName = None) -> Ask:
+def traffic(files: analyse.Files, unit: analyse.UnitName = None) -> Ask:
     """Network traffic of the clients over time, with a panel for each chunk size.
 
     Example: fsmatrix traffic out --where processes_per_node=16 --out figure10.pdf

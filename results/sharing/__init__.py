@@ -1,4 +1,4 @@
 """Results for others: an archive that can be looked at and run again, without names.
 
-From outside: `bundle`, `anonymise.anonymise`.
+From outside: `bundle`, `anonymise`.
 """

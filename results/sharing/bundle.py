@@ -36,7 +36,7 @@ from fsmatrix.results.files.run import recordcheck, runfile
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import CAMPAIGN, MARKER, MERGED, NAME, RUNS, Store, StoreError
 from fsmatrix.results.record import RunRecord
-from fsmatrix.results.sharing.anonymise.anonymise import Anonymiser, ClashError, Learner
+from fsmatrix.results.sharing.anonymise import Anonymiser, ClashError, Learner
 
 # What an archive of results says about them: counts, versions, how to run them again.
 

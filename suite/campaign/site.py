@@ -18,13 +18,12 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, Field
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system.files.written import expand
+from fsmatrix.backends.system.files import expand
 from fsmatrix.backends.system.mounts import mounted_at
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import PositiveSize
-from fsmatrix.suite.campaign.campaign import Defaults
+from fsmatrix.suite.campaign.campaign import Count, Defaults, Section
 from fsmatrix.suite.campaign.check import validate
-from fsmatrix.suite.campaign.slurm_section import Count, Section
 from fsmatrix.suite.campaign.yamlio import CampaignError, Origin, Tree, load, refuse
 
 SITE_FILE = Path("/etc/fsmatrix/site.yaml")

@@ -14,10 +14,9 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.values import Json, JsonObject, Level
 from fsmatrix.results.record import canonical_json
 from fsmatrix.results.registry import UnknownName, did_you_mean
-from fsmatrix.suite.campaign.campaign import CacheState, Target, WorkloadEntry
+from fsmatrix.suite.campaign.campaign import CacheState, Count, Target, WorkloadEntry
 from fsmatrix.suite.campaign.check import describe, validate
 from fsmatrix.suite.campaign.settings import Settings
-from fsmatrix.suite.campaign.slurm_section import Count
 from fsmatrix.suite.campaign.yamlio import KeyPath, Problem, flatten
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.cases.target import SYSTEMS, PlannedTestbed, assumed, levels_of, placeholders

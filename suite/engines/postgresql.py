@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsmatrix.backends.system import rights, tools
+from fsmatrix.backends.system import libc, tools
 from fsmatrix.suite.engines.base import EngineError, EngineKind
 
 OLDEST = 15  # whose pgbench has --max-tries and logs retries
@@ -41,7 +41,7 @@ class Postgresql(EngineKind):
 
     def find(self, given: str = "") -> str:
         """Path of `postgres`, links followed, with its programs beside it; EngineError if not."""
-        if not rights.name_of(os.geteuid()):
+        if not libc.name_of_user(os.geteuid()):
             raise EngineError(
                 f"PostgreSQL runs for users with a name only, and user {os.geteuid()} has no "
                 "entry in /etc/passwd"

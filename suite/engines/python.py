@@ -2,6 +2,9 @@
 
 Their programs import numpy and modules of `suite/workloads/streams` only.  These are found behind
 all that the other Python has itself, so that no library of fsmatrix's own gets into its way.
+
+ROOT with RNTuple, of PyPI or of the site, is told with its version and whether it was built with
+DAOS; uproot, which reads and writes RNTuple in pure Python, with its version.
 """
 
 from __future__ import annotations
@@ -104,3 +107,14 @@ def kind(name: str, module: str, cure: str, matters: frozenset[str] = frozenset(
 
     questions = (words(name, "probe"),)
     return PythonKind(name, "python3", cure, questions, read, module=module)
+
+
+ROOT = kind(
+    "root",
+    "ROOT",
+    "install fsmatrix[hep] (pip install --pre root), or load the site's ROOT",
+    frozenset({"daos", "imt"}),
+)
+
+
+UPROOT = kind("uproot", "uproot", "pip install uproot awkward cramjam xxhash")

@@ -1,4 +1,4 @@
 """Outputs that somebody has already, recognised, labelled, and made records as if run here.
 
-From outside: `importing`, `labels`, `recognise`.
+From outside: `importing`, `recognise`.
 """

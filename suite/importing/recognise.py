@@ -15,7 +15,7 @@ from fsmatrix.results.files import safefile
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.formats import base
 from fsmatrix.results.formats.base import Parsed, runs_of, unlabelled
-from fsmatrix.results.formats.io500.declared import (
+from fsmatrix.results.formats.io500_text import (
     Collected,
     Collection,
     Declared,

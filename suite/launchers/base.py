@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from fsmatrix.backends.journal import identity
-from fsmatrix.backends.system import libc, rights, tools
+from fsmatrix.backends.journal.proof import environment_proof
+from fsmatrix.backends.system import libc, tools
 from fsmatrix.results.record import Geometry
 
 # The nodes that a batch system gave to a job, and the CPUs of each.
@@ -99,7 +99,7 @@ class Launcher(ABC):
     @property
     def proof(self) -> dict[str, str]:
         """For the environment of everything that is started (backends/journal/proof.py)."""
-        return identity.proof(self.store, Path(self.scratch).name) if self.store else {}
+        return environment_proof(self.store, Path(self.scratch).name) if self.store else {}
 
     @property
     def cure(self) -> str:
@@ -136,7 +136,7 @@ class Launcher(ABC):
             return f"{self.name} needs the network here"
         if not self.own_network:
             return "launcher.own_network is false"
-        return rights.network_refusal(self.emulated)
+        return libc.network_refusal(self.emulated)
 
     def is_here(self, geometry: Geometry) -> bool:
         """Whether all that it starts is on this machine, and it speaks to nothing else."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.system.rights import Capability, has
+from fsmatrix.backends.system.libc import Capability, has
 from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers.base import (
     Launcher,

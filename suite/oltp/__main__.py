@@ -3,23 +3,29 @@
 FOLDER, the step's scratch folder, holds the task; the answer is written into it.  Each step starts
 the server on the run's data directory and ends it: what is left of a step is files.  Status 1 and
 a sentence on stderr if it fails.
+
+The memory of the database may be limited while its users work.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal.journal import Journal, limited
+from fsmatrix.backends.system import cgroups
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.suite.oltp import account as accounts
-from fsmatrix.suite.oltp import clients, consistency, logs, memory, rows
+from fsmatrix.suite.oltp import answers, clients, logs, rows, sqlite_steps
 from fsmatrix.suite.oltp.account import (
     DATA,
     RESULT,
@@ -34,11 +40,45 @@ from fsmatrix.suite.oltp.answers import Answer, Checked, Loaded, Worked
 from fsmatrix.suite.oltp.clients import Users
 from fsmatrix.suite.oltp.rows import Rows
 from fsmatrix.suite.oltp.server import Programs, Server, of_directory
-from fsmatrix.suite.oltp.sqlite import steps as sqlite
+
+MIB = 1 << 20
 
 # Folders in the scratch folder: the account's, for the socket; for a bound directory; and ours.
 RUN, BOUND, FILES = "s", "data", "files"
 CRASH_SECONDS = 5.0  # between lost connections and the end of the killed process
+
+
+def within_memory(task: Task, do: Callable[[Path | None], Answer]) -> Answer:
+    """The answer of `do`, which gets the cgroup of a task that limits memory, or None.
+
+    With what the memory was used for.  OltpError if the kernel killed a process because the
+    memory was too little, whatever `do` says; BackendError if memory cannot be limited.
+    """
+    if not task.memory:
+        return do(None)
+    journal = Journal(Path(task.journal) / f"{platform.node()}.jsonl")
+    with limited(task.memory, journal) as folder:
+        try:
+            answer = do(folder)
+        except OltpError as error:
+            if killed := _killed_in(folder):
+                raise OltpError(f"{killed}; {error}") from error
+            raise
+        if killed := _killed_in(folder):
+            raise OltpError(killed)
+        return replace(answer, memory=cgroups.memory_used(folder))
+
+
+def _killed_in(folder: Path) -> str:
+    """That the memory was too little, in a sentence (empty: it was not)."""
+    use = cgroups.memory_used(folder)
+    if not use.oom_kills:
+        return ""
+    killed = "1 process" if use.oom_kills == 1 else f"{use.oom_kills} processes"
+    return (
+        f"out of memory: the kernel killed {killed} of the database, which had memory: "
+        f"{use.limit // MIB} MiB (page cache included)"
+    )
 
 
 def main(folder: Path) -> int:
@@ -49,10 +89,10 @@ def main(folder: Path) -> int:
     task = Task.read(folder / TASK)
     try:
         if task.engine == SQLITE:
-            answer = memory.within(task, lambda within: sqlite.do(task, folder, within))
+            answer = within_memory(task, lambda within: sqlite_steps.do(task, folder, within))
         else:
             server = server_of(task, folder)
-            answer = memory.within(task, lambda within: _on(server, task, within))
+            answer = within_memory(task, lambda within: _on(server, task, within))
     except (OltpError, ResultError, BackendError) as error:
         print(f"tpcc: {error}", file=sys.stderr)
         return 1
@@ -129,7 +169,7 @@ def check(task: Task, server: Server) -> Checked:
     del task
     try:
         started = server.start()
-        violations = consistency.violations(server)
+        violations = answers.violations(server)
         server.stop()
     finally:
         server.kill()
@@ -213,12 +253,12 @@ def _after_crash(server: Server) -> OltpError:
         return OltpError(f"{how}{full}; its processes {left} did not end: they hang")
     try:
         seconds = server.start()
-        violations = consistency.violations(server)
+        violations = answers.violations(server)
         server.stop()
     except OltpError as error:
         server.forget()
         return OltpError(f"{how}{full}; it does not recover: {error}")
-    state = consistency.sentence(violations) or "the consistency conditions hold"
+    state = answers.sentence(violations) or "the consistency conditions hold"
     return OltpError(f"{how}{full}; started again it recovered in {seconds:.1f} s, and {state}")
 
 

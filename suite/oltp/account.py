@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from fsmatrix.backends.system import libc, rights, tools
+from fsmatrix.backends.system import libc, tools
 
 # What is asked of a client node, as the JSON that the workload writes into its folder.
 
@@ -119,7 +119,7 @@ class Account:
 def choose() -> Account:
     """Who runs the server; OltpError if root finds no account for it."""
     if os.geteuid() != 0:
-        return Account(rights.name_of(os.geteuid()), os.geteuid(), os.getegid())
+        return Account(libc.name_of_user(os.geteuid()), os.geteuid(), os.getegid())
     for name in NAMES:
         try:
             entry = pwd.getpwnam(name)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.system.cgroups import memory
+from fsmatrix.backends.system.cgroups import entering
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.suite.oltp import account as accounts
@@ -131,7 +131,7 @@ class Server:
     def limited(self, argv: Sequence[str], number: str) -> list[str]:
         """`argv` as the account, within the memory of the server and its users."""
         words = accounts.started(argv, self.account, number)
-        return words if self.memory is None else memory.entering(self.memory, words)
+        return words if self.memory is None else entering(self.memory, words)
 
     def _is_ready(self) -> bool:
         """By the last line of its own note, which names its pid."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import fsmatrix
 from fsmatrix.backends.ceph.deployment import redundancy_of
-from fsmatrix.backends.ceph.levels.levelstate import parse_redundancy
+from fsmatrix.backends.ceph.levelstate import parse_redundancy
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.audits.fairness import Fairness, fairness
 from fsmatrix.results.evidence.target import NAMES, Deployment

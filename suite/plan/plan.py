@@ -14,8 +14,8 @@ from pathlib import Path
 
 from fsmatrix.backends.base import Space, SpeedEstimate
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.local.mounts import caution
-from fsmatrix.backends.system.files.trusted import temporary_refusal
+from fsmatrix.backends.local import underneath
+from fsmatrix.backends.system.trusted import temporary_refusal
 from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.record import digest
 from fsmatrix.results.registry import did_you_mean
@@ -145,9 +145,11 @@ def cautions(members: Iterable[TargetMember], out: Path) -> Iterator[str]:
         with suppress(BackendError, OSError):  # a place that is refused for it
             named[member.name] = backend.named_places()
             for place in named[member.name]:
-                for text in caution.of_place(place):
+                for text in underneath.cautions_of_place(place):
                     targets_of.setdefault(text, []).append(member.name)
-            for text in caution.of_image(out.absolute()) if backend.state_bytes() else ():
+            for text in (
+                underneath.cautions_of_image(out.absolute()) if backend.state_bytes() else ()
+            ):
                 targets_of.setdefault(text, []).append(member.name)
     for text, names in targets_of.items():
         yield f"{', '.join(dict.fromkeys(names))}: {text}"
@@ -167,7 +169,7 @@ def _shared(named: dict[str, tuple[Path, ...]]) -> Iterator[str]:
     for name, places in named.items():
         for place in places:
             with suppress(BackendError, OSError):
-                for disk in caution.disks_of(place):
+                for disk in underneath.disks_of(place):
                     on.setdefault(disk, {})[name] = place
     said = set()
     for disk, paths in on.items():

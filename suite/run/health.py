@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
+from fsmatrix.backends.base import Watch
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.node_side import Watch
 from fsmatrix.suite.session.client.client import StorageStalled
 
 SHOWN = 3  # sentences in a reason

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.backends.player.base import Player
+from fsmatrix.backends.player.base import Latencies, Player, PlayerResult, fold, no_latencies
 from fsmatrix.backends.player.ops import Chunk, Chunks, CountingChunks, Place, Tallies
 from fsmatrix.backends.player.player import wait_until
-from fsmatrix.backends.player.result import Latencies, PlayerResult, fold, no_latencies
 from fsmatrix.results.evidence.openloop import BEGUN, PLAYED
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.histogram import sparse

@@ -23,8 +23,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.allowed import Form, one_of
-from fsmatrix.backends.system.cgroups import memory
-from fsmatrix.backends.system.cgroups.memory import MemoryUse
+from fsmatrix.backends.system.cgroups import MemoryUse, memory_refusal
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import JsonObject
@@ -586,7 +585,7 @@ class Tpcc(Workload):
             return f"{'SQLite' if embedded else 'PostgreSQL'} works on paths, not on {access}"
         if reason := self.options.foreign(engine.name):
             return reason
-        if self.options.memory is not None and (reason := memory.refusal()):
+        if self.options.memory is not None and (reason := memory_refusal()):
             return f"memory: {self.options.memory}: {reason}"
         if os.geteuid() == 0 and not embedded:
             try:

@@ -16,7 +16,7 @@ from typing import Any
 
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal, undo_pending
-from fsmatrix.backends.local.devices.bare.backend import Device, DeviceOptions
+from fsmatrix.backends.local.devices.bare_device import Device, DeviceOptions
 
 MIB = 1 << 20
 BLKPG, BLKPG_ADD, BLKPG_DELETE = 0x1269, 1, 2  # linux/blkpg.h

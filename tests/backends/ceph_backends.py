@@ -15,8 +15,8 @@ from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph import mounts
 from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.ceph.state import network
-from fsmatrix.backends.local.mounts import fuse
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.local.mounts import client_mount
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 
 NAMES = ("rados", "libcephfs", "cephfs-fuse", "cephfs-kernel")
 
@@ -49,7 +49,7 @@ def whole_filesystem(bed: CephTestbed, folder: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        fuse.detach(folder, argv)
+        client_mount.detach_mount(folder, argv)
 
 
 def names_in(bed: CephTestbed, folder: Path) -> list[str]:
@@ -58,7 +58,7 @@ def names_in(bed: CephTestbed, folder: Path) -> list[str]:
 
 
 def fuse_of(access: Access) -> list[int]:
-    return fuse.processes(base.load("cephfs-fuse").argv(access.details))  # type: ignore[attr-defined]
+    return client_mount.client_processes(base.load("cephfs-fuse").argv(access.details))  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fsmatrix.backends.ceph.bindings.librados import Cluster, IoCtx
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from tests.backends.playing import SEED as SEED
 from tests.backends.playing import PlayerPlace
 

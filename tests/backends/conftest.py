@@ -12,18 +12,17 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.ceph import trees
 from fsmatrix.backends.ceph.bindings import librados
-from fsmatrix.backends.ceph.places import trees
-from fsmatrix.backends.daos import containers
-from fsmatrix.backends.daos.state import engines
-from fsmatrix.backends.daos.tools.client import Client
+from fsmatrix.backends.daos import containers, state
+from fsmatrix.backends.daos.tools import Client
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local.mounts import fuse
+from fsmatrix.backends.local.mounts import client_mount
 from fsmatrix.backends.player.base import Player, PlayerOptions
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from tests import asking, ceph_beds
 from tests.backends import daos_agent_double, daos_places, playing
 from tests.backends.ceph_places import DRIVER_NAMES, Place
@@ -49,8 +48,8 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(librados, "TIMEOUT", 2.0)
     monkeypatch.setattr(trees, "TIMEOUT", 2.0)
     monkeypatch.setattr(trees, "QUIET", 3.0)
-    monkeypatch.setattr(fuse, "LOOK", 2.0)
-    monkeypatch.setattr(fuse, "FAREWELL", 2.0)
+    monkeypatch.setattr(client_mount, "LOOK", 2.0)
+    monkeypatch.setattr(client_mount, "FAREWELL", 2.0)
     monkeypatch.setattr(mounts, "PATIENCE", 0.2)
 
 
@@ -135,7 +134,7 @@ def standin(
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{TESTS / 'standins'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN_DAOS", str(folder))
-    monkeypatch.setattr(engines, "_found", lambda _: [])  # it has none, whatever else runs here
+    monkeypatch.setattr(state, "_found", lambda _: [])  # it has none, whatever else runs here
     with daos_agent_double.running(agent_folder):
         yield Standin(folder)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.daos import libraries
-from fsmatrix.backends.daos.tools.client import Client
+from fsmatrix.backends.daos.tools import Client
 from fsmatrix.backends.player.ops import Kind
 from tests.backends.playing import SEED as SEED
 from tests.backends.playing import PlayerPlace, op
@@ -72,7 +72,7 @@ def doubled(library: Path, folder: Path) -> Storage:
 def made(label: str) -> Storage:
     """A new container in the real pool."""
     Client().create(REAL_POOL, label)
-    return Storage(REAL_POOL, label, libraries.folder(REAL_LIBRARY))
+    return Storage(REAL_POOL, label, libraries.library_folder(REAL_LIBRARY))
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends import base
+from fsmatrix.backends.daos import tools as daos_tool
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.dfs import DaosDfs
-from fsmatrix.backends.daos.tools import tool as daos_tool
-from fsmatrix.backends.daos.tools.client import Client
+from fsmatrix.backends.daos.tools import Client
 from fsmatrix.backends.system import tools
 
 TESTS = Path(__file__).resolve().parents[1]

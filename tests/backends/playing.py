@@ -9,10 +9,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fsmatrix.backends.player.base import Player, PlayerOptions
+from fsmatrix.backends.player.base import Player, PlayerOptions, PlayerResult
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import Implementation, open_player
-from fsmatrix.backends.player.result import PlayerResult
 
 IMPLEMENTATIONS = [name for name in get_args(Implementation) if name != "auto"]
 Open = Callable[..., Player]

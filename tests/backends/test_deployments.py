@@ -11,7 +11,7 @@ from fsmatrix.backends.base import BACKENDS, Backend, ProvisionContext
 from fsmatrix.backends.ceph import deployment as ceph
 from fsmatrix.backends.ceph.state.facts import of_osds
 from fsmatrix.backends.daos import deployment as daos
-from fsmatrix.backends.local import deployment as local
+from fsmatrix.backends.local import provenance as local
 from fsmatrix.results.evidence import target as d
 from fsmatrix.results.evidence.target import NAMES
 from tests.backends.daos_standin import Standin
@@ -45,7 +45,7 @@ def mounted(*devices: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 def test_a_local_file_system_has_no_server_and_no_network() -> None:
-    told = local.of_local(mounted(NVME)).facts
+    told = local.local_deployment(mounted(NVME)).facts
     assert told == {
         "redundancy": "none", "failure_domain": "none", "durability": "write-back",
         "checksums": "none", "ec_encoder": "none", "chunk_size": 0, "transport": "none",
@@ -86,20 +86,20 @@ def test_a_local_file_system_has_no_server_and_no_network() -> None:
     ],
 )
 def test_facts_of_devices_and_mounts(described: dict[str, Any], fact: str, value: Any) -> None:
-    assert local.of_local(described).facts.get(fact) == value
+    assert local.local_deployment(described).facts.get(fact) == value
 
 
 def test_a_network_file_system_tells_little() -> None:
     nfs = mounted(super_options="rw,vers=4.2,proto=rdma,xprtsec=tls")
-    assert local.of_network(nfs).facts == {
+    assert local.network_deployment(nfs).facts == {
         "transport": "RDMA", "encrypted": True, "fill": 0.25, "usable_bytes": 100 * GIB,
     }  # fmt: skip
     lustre = mounted(super_options="rw,flock")
-    assert local.of_network(lustre).facts == {"fill": 0.25, "usable_bytes": 100 * GIB}
+    assert local.network_deployment(lustre).facts == {"fill": 0.25, "usable_bytes": 100 * GIB}
 
 
 def test_memory_is_never_durable() -> None:
-    told = local.of_memory(mounted(filesystem="tmpfs")).facts
+    told = local.memory_deployment(mounted(filesystem="tmpfs")).facts
     assert (told["durability"], told["media"], told["transport"]) == ("none", "RAM", "none")
 
 

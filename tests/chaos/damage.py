@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.journal import identity
+from fsmatrix.backends.journal import proof
 from fsmatrix.results.files.hdf5 import hdf
 from fsmatrix.results.process import boot_id, start_of
 from tests.chaos import kills, victims
@@ -105,7 +105,7 @@ def _garbage(place: Place, rng: random.Random) -> None:
 
 def _forged(place: Place, rng: random.Random) -> None:
     """Whole lines, with this store's own proof, that name foreign things."""
-    own = identity.identity(place.store / "journal")
+    own = proof.identity(place.store / "journal")
     image = place.image.stat()
     file = (place.target / "theirs").stat()
     behind = {"inode": image.st_ino, "filesystem": image.st_dev}
@@ -150,7 +150,7 @@ def _forged(place: Place, rng: random.Random) -> None:
 
 def _note(place: Place, rng: random.Random) -> None:
     """A session's note that names a foreign process and foreign folders."""
-    own = identity.identity(place.store / "journal")
+    own = proof.identity(place.store / "journal")
     born = start_of(place.sleeper)
     note = {
         "boot_id": boot_id(),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.cli import main as cli
-from fsmatrix.cli.campaigns.check import _features
+from fsmatrix.cli.campaigns.first_steps import _features
 
 
 def test_options_of_a_program_are_not_listed_letter_by_letter() -> None:

@@ -18,8 +18,7 @@ import xarray as xr
 
 from fsmatrix.cli import main as cli
 from fsmatrix.results.files.campaign.campaignread import texts_of
-from fsmatrix.suite.importing.importing import Import
-from fsmatrix.suite.importing.labels import labeller
+from fsmatrix.suite.importing.importing import Import, labeller
 from fsmatrix.suite.importing.recognise import Formats, find
 from tests import asking
 from tests.suite.toy_import import FORMATS, results_in, tree

@@ -12,7 +12,7 @@ import pytest
 
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.studies.io500.study import io500
-from fsmatrix.results.formats.io500.declared import GIB
+from fsmatrix.results.formats.io500_text import GIB
 from fsmatrix.results.record import Geometry
 from fsmatrix.suite.importing.recognise import collection
 from tests.analysis.campaigns import phase, record, write

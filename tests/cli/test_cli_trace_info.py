@@ -17,13 +17,13 @@ from matplotlib.image import imread
 
 from fsmatrix.analysis.traces import TraceShown
 from fsmatrix.backends.player.ops import Kind
-from fsmatrix.cli.traces import capture
+from fsmatrix.cli import trace as capture
 from fsmatrix.results.evidence import stored
 from fsmatrix.results.evidence.trace import TraceStatistics
 from fsmatrix.traces.model import Header
 from fsmatrix.traces.reader import opened
-from fsmatrix.traces.statistics.pages import Pages
-from fsmatrix.traces.statistics.survey import survey
+from fsmatrix.traces.statistics import survey
+from fsmatrix.traces.touched_pages import Pages
 from fsmatrix.traces.writer import copy, writing
 from tests.analysis.commands import call
 from tests.traces.listed import Listed, listed

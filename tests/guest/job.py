@@ -22,13 +22,13 @@ import numpy as np
 
 from fsmatrix.backends import base
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph.places import trees
+from fsmatrix.backends.ceph import trees
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.player.base import ENGINE_C, PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import engine_name, open_player
-from fsmatrix.backends.system import mounts, signature
+from fsmatrix.backends.system import devices, mounts
 from fsmatrix.cli.main import main as command_line
 
 PIECE = 128 << 10
@@ -62,7 +62,7 @@ def campaign(folder: Path, name: str, device: str) -> None:
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if (out / "runs").exists():
         shutil.copytree(out, folder / out.name)
-    signatures = [entry.type for entry in signature.signatures(device)]
+    signatures = [entry.type for entry in devices.signatures(device)]
     left = sorted(str(path) for path in SCRATCH.rglob("*.img"))
     tell(name, status=status, signatures=signatures, images=left)
 

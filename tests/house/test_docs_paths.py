@@ -90,7 +90,7 @@ def test_what_is_not_there_is_found() -> None:
     text = (
         "`results/record.py` `results/files/` `run.py` `files/store.py` `fsmatrix.results.record`\n"
         "`results/no.py` `results/no/` `no.py` `no/store.py` `fsmatrix.results.no.case`\n"
-        "`slurm/testbed/*.py` `slurm/no-*.py` out/runs state/<target>/ /etc/results/no\n"
+        "`slurm/templates/*.sh` `slurm/no-*.py` out/runs state/<target>/ /etc/results/no\n"
         "<!-- generated: x -->\nresults/never.py\n<!-- end -->\n"
     )
     assert set(missing(text)) == {

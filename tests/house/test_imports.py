@@ -33,10 +33,11 @@ RANK_MODULES = (
     "backends/player/player.py",
     "backends/player/ops.py",
     "backends/player/player.py",
-    "backends/player/python",
+    "backends/player/python_player.py",
+    "backends/player/python_posix.py",
     "backends/player/content.py",
     "traces/model.py",
-    "traces/generators",
+    "traces/page_cache.py",
 )
 CONDUCTOR_SIDE = "client"  # the folder of suite/session that ranks do not import
 HEAVY = {"pydantic", "h5py", "xarray", "scipy", "ruamel", "rich", "typer", "psutil"}

@@ -158,4 +158,4 @@ def test_wheel_without_a_compiler(tmp_path: Path) -> None:
     """The extension is optional: the pure-Python player serves."""
     names = names_in(build(tmp_path, CC="/bin/false"))
     assert not [name for name in names if name.endswith(".so")]
-    assert "fsmatrix/backends/player/python/player.py" in names
+    assert "fsmatrix/backends/player/python_player.py" in names

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.results.process import start_of
-from fsmatrix.slurm.testbed.testbed import SlurmTestbedOptions, up
+from fsmatrix.slurm.testbed import SlurmTestbedOptions, up
 from tests.conftest import LONG, TESTS
 from tests.waiting import PATIENCE, until
 from tests.whole import leftovers, place, table

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.slurm.testbed.testbed import SlurmTestbed, SlurmTestbedOptions, down, missing, up
+from fsmatrix.slurm.testbed import SlurmTestbed, SlurmTestbedOptions, down, missing, up
 from tests.slurm.lab import Lab, jobs_below
 from tests.waiting import PATIENCE
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import h5py
 
-from fsmatrix.cli.campaigns.status import as_data
+from fsmatrix.cli.campaigns.batch_jobs import as_data
 from fsmatrix.results.files.store import NAME, Store
+from fsmatrix.slurm import submission
+from fsmatrix.slurm import submission as looking
 from fsmatrix.slurm.slurm import Slurm
-from fsmatrix.slurm.submission import status as looking
-from fsmatrix.slurm.submission import submission
-from fsmatrix.slurm.testbed.testbed import SlurmTestbed
+from fsmatrix.slurm.testbed import SlurmTestbed
 from tests.waiting import PATIENCE
 
 WITH_FSMATRIX = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -82,7 +82,7 @@ class Lab:
     def status(self, out: Path | None = None) -> dict[str, Any]:
         """What `fsmatrix status --json` says, asked in this process, which is faster."""
         place = out or self.out
-        made = submission.read(place)
+        made = submission.read_submission(place)
         assert made is not None
         return as_data(looking.status(place, made, Slurm()))
 
@@ -137,7 +137,7 @@ class Lab:
     def complete(self, out: Path | None = None) -> None:
         """Every run of the submission is stored once and ok, and no other."""
         place = out or self.out
-        made = submission.read(place)
+        made = submission.read_submission(place)
         assert made is not None
         planned = {run for part in made.parts for run in part.runs}
         assert self.runs(place) == Counter(dict.fromkeys(planned, 1))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import Finding, RunRecord
+from fsmatrix.slurm import submission, submitting
 from fsmatrix.slurm.scheduler import (
     BatchJob,
     JobState,
@@ -16,8 +17,7 @@ from fsmatrix.slurm.scheduler import (
     SchedulerAway,
     SchedulerError,
 )
-from fsmatrix.slurm.submission import submission, submitting
-from fsmatrix.slurm.submission.submitting import Submitter
+from fsmatrix.slurm.submitting import Submitter
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import Tree
@@ -116,7 +116,7 @@ def carry_out(
     """What the job of a part would store; `each`: seconds from one run's begin to the next's."""
     store = Store.open(out)
     cases = {case.case.case_id: case for case in plan.cases}
-    made = submission.read(out)
+    made = submission.read_submission(out)
     assert made is not None
     part = next(part for part in made.parts if part.key == key)
     for number, (case_id, repetition) in enumerate(part.runs[:most]):
@@ -144,6 +144,6 @@ def carry_out(
 
 
 def _submission(out: Path) -> submission.Submission:
-    found = submission.read(out)
+    found = submission.read_submission(out)
     assert found is not None
     return found

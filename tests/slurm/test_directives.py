@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.slurm.testbed.testbed import SlurmTestbed
-from fsmatrix.suite.campaign.slurm_section import OWN, WHOLE, SlurmSection, owned
+from fsmatrix.slurm.testbed import SlurmTestbed
+from fsmatrix.suite.campaign.campaign import OWN, WHOLE, SlurmSection, owned
 
 OVERWRITES = ("#PBS -o ", "#BSUB -o ", "#SBATCH --outpu=")
 

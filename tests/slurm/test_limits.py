@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from fsmatrix.results.units import slurm_seconds
 from fsmatrix.slurm.slurm import Slurm
-from fsmatrix.suite.campaign.slurm_section import SlurmSection
+from fsmatrix.suite.campaign.campaign import SlurmSection
 from tests.slurm.lab import Lab
 
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fsmatrix.slurm import submitting
 from fsmatrix.slurm.scheduler import BatchJob
 from fsmatrix.slurm.slurm import Slurm, sbatch_word, script_text, time_text
-from fsmatrix.slurm.submission import submitting
-from fsmatrix.slurm.submission.submitting import Submitter
+from fsmatrix.slurm.submitting import Submitter
 from fsmatrix.suite.campaign.yamlio import CampaignError, Tree
 from fsmatrix.suite.plan.plan import Installation, Plan, build_plan
 
@@ -46,9 +46,7 @@ def planned(site: Path | None, **changes: str) -> Plan:
 
 def scripts(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
     monkeypatch.setattr(submitting.files, "new_token", lambda: "0a1b2c3d")
-    monkeypatch.setattr(
-        "fsmatrix.slurm.submission.submitting.sys.executable", "/opt/fsmatrix/bin/python"
-    )
+    monkeypatch.setattr("fsmatrix.slurm.submitting.sys.executable", "/opt/fsmatrix/bin/python")
     return dict(Submitter(Slurm()).rehearse(plan, Path("/scratch/me/out"), Path("/home/me")))
 
 

@@ -11,9 +11,9 @@ import pytest
 from fsmatrix.cli import progress
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import Finding
-from fsmatrix.slurm.submission import status as looking
-from fsmatrix.slurm.submission import submission, submitting
-from fsmatrix.slurm.submission.submission import JOB_SECONDS, divide
+from fsmatrix.slurm import submission, submitting
+from fsmatrix.slurm import submission as looking
+from fsmatrix.slurm.submission import JOB_SECONDS, divide
 from tests.slurm.paper import Paper, _submission, carry_out, planned, submit
 
 
@@ -111,7 +111,7 @@ def test_the_end_is_learned_from_the_parts_that_ran(tmp_path: Path) -> None:
 def test_failed_runs_are_named_with_their_reasons(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fsmatrix.cli.campaigns import status as commands
+    from fsmatrix.cli.campaigns import batch_jobs as commands
 
     monkeypatch.setenv("COLUMNS", "60")
     out, plan, scheduler = tmp_path / "out", planned(), Paper()
@@ -120,7 +120,7 @@ def test_failed_runs_are_named_with_their_reasons(
     carry_out(out, plan, key, status="failed", most=2)
     job = first.submitted[key]
     scheduler.jobs[job] = replace(scheduler.jobs[job], state="ended", said="FAILED")
-    made = submission.read(out)
+    made = submission.read_submission(out)
     assert made is not None
     found = looking.status(out, made, scheduler)
     assert len(found.failures) == 2
@@ -151,7 +151,7 @@ def test_times_are_the_medians_of_runs_from_all_over_the_store(
 
 
 def test_times_are_learned_from_finished_runs(tmp_path: Path) -> None:
-    from fsmatrix.slurm.submission.submitting import speeds
+    from fsmatrix.slurm.submitting import speeds
 
     out, plan = tmp_path / "out", planned()
     first = submit(Paper(), out, plan)

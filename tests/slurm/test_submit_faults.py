@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from fsmatrix.slurm.slurm import Slurm
-from fsmatrix.slurm.testbed.testbed import SlurmTestbed
+from fsmatrix.slurm.testbed import SlurmTestbed
 from tests.slurm.lab import EXAMPLES, WITH_FSMATRIX, Lab, jobs_below
 from tests.waiting import PATIENCE
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from fsmatrix.cli.campaigns import submit
+from fsmatrix.cli.campaigns import batch_jobs
 from fsmatrix.results.files.store import Store
 from tests.slurm.lab import Lab, jobs_below
 from tests.waiting import PATIENCE
@@ -80,4 +80,4 @@ def test_ctrl_c_leaves_the_jobs(lab: Lab) -> None:
     assert "Traceback" not in rest
     assert jobs_below(lab.bed, lab.home)
     assert lab.status()["runs"]["lost"] == 0
-    assert submit.PAUSE >= 5  # a controller serves others too
+    assert batch_jobs.PAUSE >= 5  # a controller serves others too

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.results.files.store import Store, StoreError
+from fsmatrix.slurm import submission, submitting
+from fsmatrix.slurm import submission as looking
 from fsmatrix.slurm.scheduler import (
     SchedulerAway,
     SchedulerError,
 )
-from fsmatrix.slurm.submission import status as looking
-from fsmatrix.slurm.submission import submission, submitting
-from fsmatrix.slurm.submission.submission import JOB_SECONDS, divide, left
+from fsmatrix.slurm.submission import JOB_SECONDS, divide, left
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import CampaignError, Tree
@@ -80,13 +80,13 @@ def test_a_job_runs_exactly_the_runs_of_its_part() -> None:
 def test_one_job_at_a_time_for_each_system(tmp_path: Path) -> None:
     scheduler = Paper()
     outcome = submit(scheduler, tmp_path / "out")
-    made = submission.read(tmp_path / "out")
+    made = submission.read_submission(tmp_path / "out")
     assert made is not None
     assert set(made.names.values()) == {"fsmatrix-ceph-a", "fsmatrix-storage"}
     assert len(outcome.submitted) == 12
     assert scheduler.after[outcome.collect] == list(outcome.submitted.values())
     many = submit(Paper(), tmp_path / "many", planned("slurm.parallel=2"))
-    again = submission.read(tmp_path / "many")
+    again = submission.read_submission(tmp_path / "many")
     assert again is not None
     assert not many.missing
     assert Counter(again.names.values()) == dict.fromkeys(
@@ -188,7 +188,7 @@ def test_a_refused_submission_leaves_nothing_unless_a_job_may_be_queued(tmp_path
     assert submit(Paper(), out, resume=True).submitted
     with pytest.raises(StoreError, match="is a store already"):
         submit(Paper(), out)
-    assert submission.read(out) is not None
+    assert submission.read_submission(out) is not None
 
 
 def test_a_submission_that_comes_second_leaves_the_first_alone(
@@ -206,7 +206,7 @@ def test_a_submission_that_comes_second_leaves_the_first_alone(
     monkeypatch.setattr(submitting, "open_store", late)
     with pytest.raises(StoreError, match="is a store already"):
         submit(Paper(), out)
-    assert submission.read(out) is not None
+    assert submission.read_submission(out) is not None
     assert submission.submitted(out)
     assert Store.open(out).ids() == []
 
@@ -223,7 +223,7 @@ def test_a_refused_submission_keeps_what_others_put_there(tmp_path: Path) -> Non
     with pytest.raises(SchedulerError, match="refused"):
         submit(Slow(), out)
     assert {path.name for path in out.rglob("*.txt")} == {"notes.txt", "mine.txt"}
-    assert submission.read(out) is None
+    assert submission.read_submission(out) is None
 
 
 def test_live_jobs_that_divide_otherwise_are_not_run_over(tmp_path: Path) -> None:
@@ -256,10 +256,10 @@ def test_damaged_submissions_are_named(tmp_path: Path) -> None:
     whole["parts"][1]["nodes"] = "many"
     path.write_text(json.dumps(whole))
     with pytest.raises(StoreError, match=r"submission.json: damaged: parts\.1\.nodes: "):
-        submission.read(out)
+        submission.read_submission(out)
     path.write_text("{")
     with pytest.raises(StoreError, match=r"submission.json: damaged"):
-        submission.read(out)
+        submission.read_submission(out)
     part = divide(planned(), 1)[0]
     assert left(part, set(part.runs)).runs == ()
     some = left(part, set(part.runs[:1]))

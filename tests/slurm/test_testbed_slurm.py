@@ -18,15 +18,16 @@ from typer.testing import CliRunner
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.testbed import process
+from fsmatrix.backends.testbed import daemons
 from fsmatrix.backends.testbed.base import LEFT
-from fsmatrix.cli.testbeds import testbed as cli
-from fsmatrix.slurm.testbed import make as testbed_make
-from fsmatrix.slurm.testbed import testbed as bed_module
-from fsmatrix.slurm.testbed.make import LONGEST_DIRECTORY, conf_text
-from fsmatrix.slurm.testbed.testbed import (
+from fsmatrix.cli import testbed as cli
+from fsmatrix.slurm import testbed as bed_module
+from fsmatrix.slurm import testbed as testbed_make
+from fsmatrix.slurm.testbed import (
+    LONGEST_DIRECTORY,
     SlurmTestbed,
     SlurmTestbedOptions,
+    conf_text,
     down,
     missing,
     status,
@@ -284,7 +285,7 @@ def test_down_ends_jobs_and_what_they_left_and_nothing_else(
         plain.run("scancel", other)
 
 
-def sleepers() -> list[process.Seen]:
+def sleepers() -> list[daemons.Seen]:
     """All processes of sleep(1)."""
     seen = (testbed_make.look_at(folder.name) for folder in Path("/proc").glob("[0-9]*"))
     return [one for one in seen if one is not None and one.argv[0].endswith("sleep")]
@@ -306,7 +307,7 @@ def test_down_ends_jobs_of_nodes_whose_daemons_are_dead(place: Path) -> None:
 @pytest.mark.root
 def test_a_bed_is_not_taken_down_by_one_of_its_own_jobs(place: Path) -> None:
     bed = up(ONE, place)
-    program = f"from fsmatrix.slurm.testbed.testbed import down; down({str(place)!r})"
+    program = f"from fsmatrix.slurm.testbed import down; down({str(place)!r})"
     ran = bed.run("srun", sys.executable, "-P", "-c", program, check=False)
     assert "ask from outside" in ran.stderr
     assert status(place)["state"] == "up"
@@ -330,7 +331,7 @@ def test_a_bring_up_that_fails_leaves_nothing(place: Path, monkeypatch: pytest.M
 def test_what_a_killed_bring_up_left_is_found_and_removed(after: str, place: Path) -> None:
     program = (
         "import os, signal\n"
-        "from fsmatrix.slurm.testbed.testbed import SlurmTestbedOptions, up\n"
+        "from fsmatrix.slurm.testbed import SlurmTestbedOptions, up\n"
         "def ended(step):\n"
         f"    if step.name == {after!r}: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"up(SlurmTestbedOptions(nodes=2), {str(place)!r}, ended=ended)\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 from fsmatrix.backends.journal.journal import PREFIX, Journal
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, status
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed, status
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
 from tests import ceph_beds

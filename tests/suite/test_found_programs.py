@@ -99,10 +99,14 @@ STARTS = re.compile(
     r"\bsubprocess\.(?:run|Popen|check_\w+|call)\(|\bos\.(?:exec|posix_spawn|popen|system)"
 )
 BY_PATH = {  # modules that start programs, by a path that `tools.find` or this Python gave
-    *("backends/ceph/places/trees.py", "backends/daos/bindings.py"),
-    *("backends/daos/together.py", "traces/importing/darshan.py"),  # sys.executable
+    *("backends/ceph/trees.py", "backends/daos/bindings.py"),
+    *("backends/daos/libraries.py", "traces/importing/darshan.py"),  # sys.executable
     *("backends/local/mounts/cleaner.py", "suite/oltp/server.py", "suite/oltp/clients.py"),
-    *("backends/local/mounts/fuse.py", "backends/system/tools.py", "backends/testbed/process.py"),
+    *(
+        "backends/local/mounts/client_mount.py",
+        "backends/system/tools.py",
+        "backends/testbed/daemons.py",
+    ),
     *("slurm/slurm.py", "suite/engines/base.py", "suite/launchers/mpirun.py"),
     *("suite/launchers/base.py", "suite/oltp/rows.py", "suite/session/client/client.py"),
     *("suite/session/players/subprocess_player.py", "suite/session/programs.py"),

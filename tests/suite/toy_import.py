@@ -14,8 +14,7 @@ from fsmatrix.results.formats.base import (
     ParseError,
     totals,
 )
-from fsmatrix.suite.importing.importing import Import, Outcome
-from fsmatrix.suite.importing.labels import labeller
+from fsmatrix.suite.importing.importing import Import, Outcome, labeller
 from fsmatrix.suite.importing.recognise import Formats, find
 
 

@@ -15,7 +15,8 @@ import pytest
 
 import fsmatrix.results
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.traces.generators.page_cache import (
+from fsmatrix.traces.model import COLUMNS, NOT_CAPTURED, Operations, problem
+from fsmatrix.traces.page_cache import (
     MOST_SCALE,
     NAMES,
     Generated,
@@ -25,7 +26,6 @@ from fsmatrix.traces.generators.page_cache import (
     generate,
     item_pages,
 )
-from fsmatrix.traces.model import COLUMNS, NOT_CAPTURED, Operations, problem
 from tests import peak
 from tests.waiting import PATIENCE
 
@@ -254,7 +254,7 @@ def test_pages_that_give_as_many_touched() -> None:
 def test_memory_does_not_grow_with_operations() -> None:
     """Blocks 0 and 1000 of a billion operations: less memory than 40 bytes for each page."""
     script = """
-from fsmatrix.traces.generators.page_cache import generate
+from fsmatrix.traces.page_cache import generate
 trace = generate("ycsb-zipfian", 100)
 for block in (*trace.blocks(stop=1 << 18), *trace.blocks(first=trace.operations - (1 << 17))):
     pass

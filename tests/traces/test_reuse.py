@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsmatrix.results.evidence.trace import PageReuse
-from fsmatrix.traces.generators.page_cache import Zipf
-from fsmatrix.traces.statistics import pages
-from fsmatrix.traces.statistics.pages import NEVER, Pages, distances, previous, smaller_before
+from fsmatrix.traces import touched_pages
+from fsmatrix.traces.page_cache import Zipf
+from fsmatrix.traces.touched_pages import NEVER, Pages, distances, previous, smaller_before
 
 PAGE = 4096
 
@@ -85,7 +85,7 @@ def expanded(file: Any, offset: Any, moved: Any) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("at_once", [1, 50, 1 << 17])
 def test_small_traces_are_followed_exactly(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(pages, "AT_ONCE", at_once)
+    monkeypatch.setattr(touched_pages, "AT_ONCE", at_once)
     random = np.random.default_rng(at_once)
     count = 600
     file = random.integers(0, 3, count)
@@ -153,7 +153,7 @@ def test_errors_of_sampled_pages_are_as_large_as_they_say(
     monkeypatch: pytest.MonkeyPatch, kind: str, most_pages: int
 ) -> None:
     """Every estimate within 4 of its standard errors of what exact statistics are."""
-    monkeypatch.setattr(pages, "AT_ONCE", 1 << 13)
+    monkeypatch.setattr(touched_pages, "AT_ONCE", 1 << 13)
     count = 150_000
     index = np.arange(count)
     offset = (
@@ -184,8 +184,8 @@ def test_errors_of_sampled_pages_are_as_large_as_they_say(
 
 def test_the_rate_falls_where_a_trace_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages would fit, but so many accesses need not be looked at."""
-    monkeypatch.setattr(pages, "AT_ONCE", 1 << 10)
-    monkeypatch.setattr(pages, "LEAST_PAGES", 1 << 8)
+    monkeypatch.setattr(touched_pages, "AT_ONCE", 1 << 10)
+    monkeypatch.setattr(touched_pages, "LEAST_PAGES", 1 << 8)
     offset = PAGE * np.random.default_rng(1).integers(0, 2_000, 60_000)
     zeros, ones = np.zeros(len(offset)), np.ones(len(offset))
     of, reuse = looked(zeros, offset, ones, parts=60, most_accesses=5_000)

@@ -15,13 +15,12 @@ import pytest
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results.evidence import stored
 from fsmatrix.results.evidence.trace import Frequent, Order, TraceStatistics
-from fsmatrix.traces.generators.page_cache import NAMES, generate
+from fsmatrix.traces import statistics, touched_pages
 from fsmatrix.traces.model import COLUMNS, UNKNOWN, Header
+from fsmatrix.traces.page_cache import NAMES, generate
 from fsmatrix.traces.reader import opened
-from fsmatrix.traces.statistics import pages, timeline
-from fsmatrix.traces.statistics.kinds import DIRECTORY, NONE, OTHER, classes, extension
-from fsmatrix.traces.statistics.pages import Spectrum
-from fsmatrix.traces.statistics.survey import survey
+from fsmatrix.traces.statistics import DIRECTORY, NONE, OTHER, classes, extension, survey
+from fsmatrix.traces.touched_pages import Spectrum
 from fsmatrix.traces.writer import copy
 from tests import peak
 from tests.traces.listed import Listed, listed
@@ -245,7 +244,7 @@ def test_map_of_where_in_the_files() -> None:
 
 
 def test_the_map_is_of_a_fair_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline, "SAMPLE", 2_000)
+    monkeypatch.setattr(statistics, "SAMPLE", 2_000)
     count = 50_000
     write = np.arange(count) % 4 == 0
     of = survey(
@@ -282,7 +281,7 @@ def test_sizes_that_are_frequent() -> None:
 
 
 def test_many_sizes_are_rounded_down_by_at_most_a_64th(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "MOST_VALUES", 1_000)
+    monkeypatch.setattr(touched_pages, "MOST_VALUES", 1_000)
     values = np.random.default_rng(1).integers(1, 1 << 31, 20_000)
     of = Spectrum()
     for part in np.array_split(values, 30):
@@ -392,8 +391,8 @@ def test_memory_does_not_grow_with_operations() -> None:
     """Peak memory of 1 and 4 million operations, both on more pages than are followed."""
     script = """
 import sys
-from fsmatrix.traces.generators.page_cache import generate
-from fsmatrix.traces.statistics.survey import survey
+from fsmatrix.traces.page_cache import generate
+from fsmatrix.traces.statistics import survey
 survey(generate("uniform-random", float(sys.argv[1])))
 print(PEAK)
 """.replace("PEAK", peak.KILOBYTES)

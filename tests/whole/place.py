@@ -23,10 +23,10 @@ from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import undo_pending
 from fsmatrix.backends.system import workfolder
 from fsmatrix.backends.system.mounts import mounts
-from fsmatrix.backends.testbed.ceph import testbed as ceph
-from fsmatrix.backends.testbed.daos import testbed as daos
+from fsmatrix.backends.testbed import ceph_testbed as ceph
+from fsmatrix.backends.testbed import daos_testbed as daos
 from fsmatrix.results.process import Process
-from fsmatrix.slurm.testbed import testbed as slurm
+from fsmatrix.slurm import testbed as slurm
 from fsmatrix.suite.session.client import orphaned_sessions
 from tests.whole.leftovers import loop_devices
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 
 from fsmatrix.backends.player.ops import Flag, Kind
+from fsmatrix.traces.capture.descriptors import Handler
 from fsmatrix.traces.capture.processes import OpenFile, Task
 from fsmatrix.traces.capture.system import System, failed, learn
 from fsmatrix.traces.capture.text import (
@@ -20,7 +21,6 @@ from fsmatrix.traces.capture.text import (
     split,
     stated,
 )
-from fsmatrix.traces.capture.transfers import Handler
 from fsmatrix.traces.model import NOT_CAPTURED, Operation, normal
 
 # Calls that open files.

@@ -1,20 +1,24 @@
-"""Runs a command under strace, whose text becomes a trace."""
+"""Runs a command, or the ranks of an MPI program, under strace, whose texts become one trace."""
 
 from __future__ import annotations
 
 import functools
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.workfolder import work_folder
+from fsmatrix.results.files import atomic_write
 from fsmatrix.traces.capture import files, strace
+from fsmatrix.traces.capture.text import HEADER
 from fsmatrix.traces.model import Roots
 from fsmatrix.traces.writer import writing
 
@@ -24,6 +28,10 @@ _MICROSECONDS = ("-ttt", "-T")
 _FILTER = "--seccomp-bpf"  # 5.3: only the calls that are asked for stop the program
 _VECTORS = "readv,writev,preadv,pwritev,preadv2,pwritev2"
 _SIGNALLED = 128  # and the signal's number: what shells give
+
+# Where launchers tell a process its rank, the surest first.
+VARIABLES = ("PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+END = ".strace"
 
 
 @functools.cache
@@ -109,3 +117,41 @@ def _deaf() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def this_rank(environment: Mapping[str, str] = os.environ) -> int:
+    """Our rank.  ToolError if no launcher has started us."""
+    for variable in VARIABLES:
+        value = environment.get(variable, "")
+        if value.isdecimal() and len(value) < 8:
+            return int(value)
+    raise ToolError(
+        f"no rank: none of {', '.join(VARIABLES)} is set; start it by mpirun, mpiexec or srun"
+    )
+
+
+def run_rank(command: Sequence[str], roots: Sequence[Path], folder: Path) -> int:
+    """Run our rank's part of a command; its text appears in `folder`.  The exit status.
+
+    ToolError if it cannot be started; OSError if the text cannot be written.
+    """
+    number = this_rank()
+    path = folder / f"rank-{number}{END}"
+    with work_folder() as work:
+        text = work / "text"
+        facts = {
+            "rank": number,
+            "folder": str(Path.cwd()),
+            "roots": [str(root.absolute()) for root in roots],
+            "command": list(command),
+        }
+        status = run(command, text)
+        with (
+            atomic_write.naming(path),
+            atomic_write.replacing(path) as aside,
+            text.open("rb") as source,
+            aside.open("xb") as target,
+        ):
+            target.write(HEADER + json.dumps(facts).encode("ascii") + b"\n")
+            shutil.copyfileobj(source, target)
+    return status

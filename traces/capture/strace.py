@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.results.evidence.values import Json
-from fsmatrix.traces.capture import descriptors, naming, transfers
+from fsmatrix.traces.capture import descriptors, naming
+from fsmatrix.traces.capture.descriptors import Handler
 from fsmatrix.traces.capture.files import Files, Sizes
 from fsmatrix.traces.capture.system import System
 from fsmatrix.traces.capture.text import (
@@ -22,20 +23,21 @@ from fsmatrix.traces.capture.text import (
     Text,
     What,
 )
-from fsmatrix.traces.capture.transfers import Handler
 from fsmatrix.traces.model import NO_TIMES, Header, Roots, TraceError
 from fsmatrix.traces.writer import TraceWriter
 
 SOURCE = "strace"
 HANDLERS: Mapping[str, Handler] = {
-    **transfers.HANDLERS,
+    **descriptors.TRANSFERS,
     **naming.OPENING,
     **naming.NAMING,
     **descriptors.HANDLERS,
 }
-NAMES = tuple(dict.fromkeys((*HANDLERS, *transfers.NAMES)))  # of the calls that a capture looks at
-OPERATIONS = frozenset((*transfers.HANDLERS, *naming.OPENING, *naming.NAMING, "close"))
-ON_HANDLES = frozenset(transfers.HANDLERS) | {"close", "fstat", "fstat64", "getdents64"}
+NAMES = tuple(
+    dict.fromkeys((*HANDLERS, *descriptors.NAMES))
+)  # of the calls that a capture looks at
+OPERATIONS = frozenset((*descriptors.TRANSFERS, *naming.OPENING, *naming.NAMING, "close"))
+ON_HANDLES = frozenset(descriptors.TRANSFERS) | {"close", "fstat", "fstat64", "getdents64"}
 MOST_HELD = 1 << 20  # events of processes whose maker is not known yet
 MOST_RANK = 1 << 24
 
@@ -174,7 +176,7 @@ def done(system: System, call: Call) -> None:
     """A call has ended, or its process has in it."""
     name = call.name
     handler = HANDLERS.get(name)
-    touching = name in transfers.TOUCHING or name in transfers.ALWAYS
+    touching = name in descriptors.TOUCHING or name in descriptors.ALWAYS
     if handler is None and not touching:
         return
     task = system.task(call.task)
@@ -185,7 +187,7 @@ def done(system: System, call: Call) -> None:
         if b"<" in call.arguments and name != "close":
             system.told(task, call, name in ON_HANDLES)
         if touching:
-            transfers.count(system, task, call)
+            descriptors.count(system, task, call)
         if handler is not None:
             handler(system, task, call)
     except Malformed:

@@ -1,4 +1,9 @@
-"""What the importers share: an importer, the lines of a text, and words that become numbers."""
+"""What the importers share: an importer, the lines of a text, words that become numbers, and files.
+
+The files of an import are what stands under each name, and how long it was at the start.  What an
+operation uses without the trace having made it was there at the start: a file as long as its reads
+need before the trace writes so far, with the directories above it.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +17,9 @@ from pathlib import Path
 from fsmatrix.results.files import safefile
 from fsmatrix.results.registry import Registry
 from fsmatrix.traces.capture.system import NO_FOLDER
-from fsmatrix.traces.model import MOST_BYTES, MOST_OFFSET, Header, TraceError
-from fsmatrix.traces.writer import TraceWriter, writing
+from fsmatrix.traces.model import ABSENT, MOST_BYTES, MOST_OFFSET, Header, TraceError, shown
+from fsmatrix.traces.reader import MOST_FILES
+from fsmatrix.traces.writer import Handles, TraceWriter, writing
 
 MOST_LINE = 1 << 16  # bytes; a path has 4095
 MOST_DIGITS = 20  # of a number: 2^64 has as many
@@ -23,6 +29,8 @@ MILLISECOND = 1_000_000  # ns
 COARSE = "most of its times are that of the operation before"
 UTF8_MARK, UTF16_MARKS = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
 ENCODED = 64  # bytes by which texts of two or four bytes a character are known: others are NUL
+
+MOST_FILE_BYTES = 1 << 30  # of all names, which stay in memory
 
 
 class Malformed(Exception):
@@ -115,7 +123,7 @@ def number(word: bytes, what: str) -> int:
     What is 2^63 or more is neither an offset nor a size nor a time.
     """
     if not word.isdigit() or len(word) > MOST_DIGITS:
-        raise Malformed(f"{what} {shown(word)} is no whole number from 0 to 2^63 - 1")
+        raise Malformed(f"{what} {shown_word(word)} is no whole number from 0 to 2^63 - 1")
     value = int(word)
     if value >= MOST_OFFSET:
         raise Malformed(f"{what} {value} is 2^63 or more")
@@ -126,7 +134,7 @@ def instant(word: bytes, unit: int) -> int:
     """A time of so many units of ns, in ns; Malformed for 2^63 ns or more."""
     time = number(word, "the time") * unit
     if time >= MOST_OFFSET:
-        raise Malformed(f"the time {shown(word)} is not below 2^63 ns")
+        raise Malformed(f"the time {shown_word(word)} is not below 2^63 ns")
     return time
 
 
@@ -162,7 +170,7 @@ def extent(offset: int, size: int) -> None:
         raise Malformed(f"the end {offset + size} of the operation is 2^63 or more")
 
 
-def shown(word: bytes) -> str:
+def shown_word(word: bytes) -> str:
     """A word of a text for a message."""
     text = word.decode("utf-8", "backslashreplace")
     return repr(text if len(text) <= 40 else text[:37] + "...")
@@ -179,8 +187,6 @@ BUILTIN = {
     "blkparse": "fsmatrix.traces.importing.blkparse:Blkparse",
 }
 IMPORTERS: Registry[Importer] = Registry("fsmatrix.traces", BUILTIN, "trace format")
-
-
 # Files of other tools in, a trace out.
 
 
@@ -269,3 +275,145 @@ def _nothing(header: Header) -> str:
     unseen = ", ".join(f"{count} {what}" for what, count in header.unseen.items())
     advice = f"; {FOLDER_ADVICE}" if NO_FOLDER in header.unseen else ""
     return "no operation of it can be in a trace" + (f" ({unseen})" if unseen else "") + advice
+
+
+@dataclass(slots=True)
+class Node:
+    """A file or a directory, whatever its name is now."""
+
+    row: int  # of its first name
+    directory: bool = False
+    origin: bool = True  # it was there at the start, and was not cut since
+    start: int = 0  # bytes at the start
+    size: int = 0  # bytes, as far as the trace tells
+
+    def read(self, end: int) -> None:
+        """Bytes up to here were read."""
+        if end > self.size:
+            self.size = end
+            if self.origin:
+                self.start = end
+
+    def written(self, end: int) -> None:
+        """Bytes up to here were written."""
+        self.size = max(self.size, end)
+
+    def cut(self, size: int = 0) -> None:
+        """It was truncated: what is read beyond was not there at the start."""
+        self.size, self.origin = size, False
+
+
+class Files:
+    """Names and what stands under them, as operation follows operation."""
+
+    def __init__(self, writer: TraceWriter) -> None:
+        self._writer = writer
+        self._handles = Handles(writer)
+        self._rows: dict[bytes, int] = {}
+        self._bytes = 0  # of all names
+        self._there: dict[bytes, Node] = {}
+        self._inside: dict[bytes, set[bytes]] = {}  # directory -> names of what stands in it
+        self._first: list[Node] = []  # that were there at the start
+
+    # -- what is there -------------------------------------------------------------------------
+    def row(self, name: bytes) -> int:
+        """Row of a name, that of a file that was not there if it is new."""
+        row = self._rows.get(name)
+        if row is None:
+            self._bytes += len(name)
+            if len(self._rows) >= MOST_FILES or self._bytes > MOST_FILE_BYTES:
+                raise Malformed(
+                    f"more than {MOST_FILES} files, or than {MOST_FILE_BYTES} bytes of names"
+                )
+            row = self._rows[name] = self._writer.file(name, ABSENT)
+        return row
+
+    def get(self, name: bytes) -> Node | None:
+        """What stands there now, as far as the trace tells."""
+        return self._there.get(name)
+
+    def use(self, name: bytes, directory: bool = False) -> Node:
+        """What stands there; if the name is new it was there at the start.
+
+        Malformed if it was removed, or cannot have been there.
+        """
+        node = self._there.get(name)
+        if node is not None:
+            return node
+        new, above = [name], name.rpartition(b"/")[0]
+        while above and above not in self._there:
+            new.append(above)
+            above = above.rpartition(b"/")[0]
+        start = self._there.get(above)
+        was = start is None or (start.directory and start.origin)
+        if not was or any(each in self._rows for each in new):
+            raise Malformed(f"{shown(name)} is not there")
+        for each in reversed(new):
+            node = self._put(each, Node(self.row(each), directory or each != name))
+            self._first.append(node)
+        return self._there[name]
+
+    def created(self, name: bytes, directory: bool = False) -> Node:
+        """A new file or directory."""
+        self.above(name)
+        return self._put(name, Node(self.row(name), directory, origin=False))
+
+    def above(self, name: bytes) -> None:
+        """Malformed if there is no directory that a new name can stand in."""
+        above = name.rpartition(b"/")[0]
+        if above and not self.use(above, directory=True).directory:
+            raise Malformed(f"{shown(above)} is no directory")
+
+    def removed(self, name: bytes) -> None:
+        """What stands there is gone."""
+        self._there.pop(name, None)
+        self._inside.get(name.rpartition(b"/")[0], set()).discard(name)
+
+    def renamed(self, old: bytes, new: bytes) -> None:
+        """What stands there, and below, stands elsewhere."""
+        for name in [old, *self.below(old)]:
+            node = self._there[name]
+            self.removed(name)
+            target = new + name[len(old) :]
+            self.row(target)
+            self._put(target, node)
+
+    def below(self, name: bytes) -> list[bytes]:
+        """Names of what stands below a directory, what is in a directory before it."""
+        names = [name]
+        for each in names:
+            names.extend(sorted(self._inside.get(each, ())))
+        return names[:0:-1]
+
+    def _put(self, name: bytes, node: Node) -> Node:
+        self._there[name] = node
+        self._inside.setdefault(name.rpartition(b"/")[0], set()).add(name)
+        return node
+
+    def end(self) -> None:
+        """Tell the writer how long everything was at the start."""
+        for node in self._first:
+            self._writer.was(node.row, node.start, node.directory)
+
+    # -- slots ---------------------------------------------------------------------------------
+    def slot(self, name: bytes) -> int:
+        """A slot for what works on a name."""
+        return self._handles.of_name(self.row(name))
+
+    def opened(self, name: bytes) -> Handle:
+        """A new handle of the file with this name now."""
+        row = self.row(name)
+        return Handle(row, self._handles.opened(row), self.use(name))
+
+    def closed(self, handle: Handle) -> None:
+        """The handle is gone."""
+        self._handles.closed(handle.row, handle.slot)
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """An open file: the row of its name when it was opened, its slot, and what it is."""
+
+    row: int
+    slot: int
+    node: Node

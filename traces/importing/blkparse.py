@@ -17,16 +17,17 @@ from typing import NamedTuple
 
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.traces.importing.base import (
+    Files,
+    Handle,
     Importer,
     Lines,
     Malformed,
     Unseen,
     extent,
     number,
-    shown,
+    shown_word,
     single,
 )
-from fsmatrix.traces.importing.files import Files, Handle
 from fsmatrix.traces.model import (
     MOST_OFFSET,
     NOT_CAPTURED,
@@ -109,7 +110,7 @@ def events(text: Lines, issue: bytes, unseen: Unseen) -> Iterator[Event]:
 def _event(words: Sequence[bytes]) -> Event:
     seconds, _, fraction = words[3].partition(b".")
     if len(fraction) != 9:
-        raise Malformed(f"the time {shown(words[3])} is not SECONDS.NANOSECONDS")
+        raise Malformed(f"the time {shown_word(words[3])} is not SECONDS.NANOSECONDS")
     time = number(seconds, "the time") * SECOND + number(fraction, "the time")
     if time >= MOST_OFFSET:
         raise Malformed("its time is not below 2^63 ns")

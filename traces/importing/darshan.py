@@ -22,10 +22,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import Kind
-from fsmatrix.traces.importing.base import Importer, Malformed, Unseen, extent, head, single
+from fsmatrix.traces.importing.base import (
+    Files,
+    Handle,
+    Importer,
+    Malformed,
+    Unseen,
+    extent,
+    head,
+    single,
+)
 from fsmatrix.traces.importing.dbench import Names
 from fsmatrix.traces.importing.dxt import MODULES, SEGMENT
-from fsmatrix.traces.importing.files import Files, Handle
 from fsmatrix.traces.model import MOST_OFFSET, Header, Operation, Thread, TraceError
 from fsmatrix.traces.writer import TraceWriter
 

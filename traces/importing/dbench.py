@@ -1,4 +1,9 @@
-"""dbench's loadfiles: what one client does in one pass, as dbench 4.0 does it on POSIX."""
+"""dbench's loadfiles: what one client does in one pass, as dbench 4.0 does it on POSIX.
+
+A line is `[TIME] VERB PARAMETER... STATUS`, names in double quotes: `WriteX HANDLE OFFSET SIZE
+RETURNED STATUS`, `NTCreateX "NAME" OPTIONS DISPOSITION HANDLE STATUS`, `Unlink "NAME" ATTRIBUTES
+STATUS`, `Rename "OLD" "NEW" STATUS` (dbench 4.0).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,8 @@ from typing import NamedTuple
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.traces.importing.base import (
     COARSE,
+    Files,
+    Handle,
     Importer,
     Lines,
     Malformed,
@@ -20,16 +27,7 @@ from fsmatrix.traces.importing.base import (
     Unseen,
     extent,
     number,
-    shown,
-)
-from fsmatrix.traces.importing.files import Files, Handle
-from fsmatrix.traces.importing.loadfile import (
-    CREATING,
-    DIRECTORY,
-    TRUNCATING,
-    Directive,
-    directive,
-    integer,
+    shown_word,
 )
 from fsmatrix.traces.model import (
     MOST_OFFSET,
@@ -42,6 +40,48 @@ from fsmatrix.traces.model import (
     normal,
 )
 from fsmatrix.traces.writer import TraceWriter
+
+OK = frozenset({"NT_STATUS_OK", "0x00000000", "0x0", "SUCCESS"})
+CREATING = 2  # disposition FILE_CREATE
+TRUNCATING = frozenset({4, 5})  # dispositions FILE_OVERWRITE and FILE_OVERWRITE_IF
+DIRECTORY = 1  # create option FILE_DIRECTORY_FILE
+
+
+class Directive(NamedTuple):
+    """One line of a loadfile."""
+
+    time: str  # seconds after the start as written; empty: the line has none
+    verb: str
+    parameters: tuple[str, ...]  # names without their quotes
+    status: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether the operation went well when the loadfile was made."""
+        return self.status in OK
+
+
+def directive(line: str) -> Directive | None:
+    """What a line says; None for one that has no verb and status."""
+    if '"' in line:
+        words: list[str] = []
+        for index, part in enumerate(line.split('"')):
+            words.extend([part] if index % 2 else part.split())
+    else:
+        words = line.split()
+    time = words.pop(0) if words and words[0][:1].isdigit() else ""
+    if len(words) < 2:
+        return None
+    return Directive(time, words[0], tuple(words[1:-1]), words[-1])
+
+
+def integer(word: str) -> int:
+    """As strtol reads it, 0 for what is no number."""
+    try:
+        return int(word, 0)
+    except ValueError:
+        return 0
+
 
 # Which name in the trace a path of a source gets.
 
@@ -187,7 +227,7 @@ class Client:
         if line.ok:
             node = self._files.use(name, directory=kind == Kind.RMDIR)
             if node.directory != (kind == Kind.RMDIR) or self._files.below(name):
-                raise Malformed(f"{line.verb} of {shown(name)} cannot have succeeded")
+                raise Malformed(f"{line.verb} of {shown_word(name)} cannot have succeeded")
             self._files.removed(name)
         self._add(Operation(kind, self._files.slot(name)), line)
 
@@ -201,7 +241,7 @@ class Client:
             target = self._files.get(new)
             inside = (new + b"/").startswith(old + b"/")
             if inside or (target and (target.directory or self._files.below(new))):
-                raise Malformed(f"Rename to {shown(new)} cannot have succeeded")
+                raise Malformed(f"Rename to {shown_word(new)} cannot have succeeded")
             self._files.renamed(old, new)
         self._add(Operation(Kind.RENAME, self._files.slot(old), slot2=self._files.slot(new)), line)
 
@@ -225,7 +265,7 @@ class Client:
             return
         if self._files.get(name) is not None or line.ok:
             if not self._files.use(name, directory=True).directory:
-                raise Malformed(f"{shown(name)} is no directory")
+                raise Malformed(f"{shown_word(name)} is no directory")
             self._add(Operation(Kind.READDIR, self._files.slot(name)), None)
         else:
             self._add(Operation(Kind.READDIR, self._files.slot(name)), line)
@@ -267,7 +307,7 @@ class Client:
     def transfer(self, line: Directive) -> None:
         handle = self._handle(line)
         if not isinstance(handle, Handle):
-            raise Malformed(f"{line.verb} on {shown(handle)}, which is a directory")
+            raise Malformed(f"{line.verb} on {shown_word(handle)}, which is a directory")
         offset, size, moved = (
             number(word.encode("latin-1"), what)
             for word, what in zip(
@@ -305,8 +345,6 @@ DOING: Mapping[str, tuple[int, Method]] = {  # verb -> its parameters, and how i
     "WriteX": (4, Client.transfer),
     "ReadX": (4, Client.transfer),
 }
-
-
 SECOND = 10**9  # ns
 
 

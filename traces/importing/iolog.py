@@ -18,6 +18,8 @@ from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.traces.importing.base import (
     COARSE,
     MILLISECOND,
+    Files,
+    Handle,
     Importer,
     Lines,
     Malformed,
@@ -26,10 +28,9 @@ from fsmatrix.traces.importing.base import (
     extent,
     instant,
     number,
-    shown,
+    shown_word,
 )
 from fsmatrix.traces.importing.dbench import Names
-from fsmatrix.traces.importing.files import Files, Handle
 from fsmatrix.traces.model import NO_TIMES, Header, Operation, Thread
 from fsmatrix.traces.writer import TraceWriter
 
@@ -169,14 +170,14 @@ class _Reading:
         key = (action.log, name)
         if action.action == b"open":
             if key in self._open:
-                raise Malformed(f"opens {shown(action.file)}, which is open")
+                raise Malformed(f"opens {shown_word(action.file)}, which is open")
             if self.files.use(name).directory:
-                raise Malformed(f"opens {shown(action.file)}, which is a directory")
+                raise Malformed(f"opens {shown_word(action.file)}, which is a directory")
             handle = self._open[key] = self.files.opened(name)
             self._add(action, Operation(Kind.OPEN, handle.slot))
             return
         if (opened := self._open.get(key)) is None:
-            raise Malformed(f"uses {shown(action.file)}, which is not open")
+            raise Malformed(f"uses {shown_word(action.file)}, which is not open")
         if action.action == b"close":
             self.files.closed(self._open.pop(key))
             self._add(action, Operation(Kind.CLOSE, opened.slot))
@@ -200,7 +201,7 @@ class _Reading:
         elif word in NOT_PLAYED:
             self.unseen.add(NOT_PLAYED[word])
         else:
-            raise Malformed(f"unknown action {shown(word)}; known: {', '.join(ACTIONS)}")
+            raise Malformed(f"unknown action {shown_word(word)}; known: {', '.join(ACTIONS)}")
 
     def _add(self, action: Action, operation: Operation) -> None:
         if self._begin is None:

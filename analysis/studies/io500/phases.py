@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 
 from fsmatrix.analysis.studies.io500.submissions import Submission
-from fsmatrix.results.formats.io500.declared import PHASES, RANDOM_READ
+from fsmatrix.results.formats.io500_text import PHASES, RANDOM_READ
 
 TEN = 10  # client nodes of a list of its own, the number that most submissions have
 FEWEST = 10  # submissions: fewer give no r

@@ -14,7 +14,7 @@ from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.summary import Summary, summarise
 from fsmatrix.analysis.studies.io500.submissions import NO_CLASS, Submission, size_class
 from fsmatrix.analysis.units import labelled
-from fsmatrix.results.formats.io500.declared import (
+from fsmatrix.results.formats.io500_text import (
     BANDWIDTHS,
     GIB,
     KILO,

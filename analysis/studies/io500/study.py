@@ -14,7 +14,7 @@ from fsmatrix.analysis.studies.io500.ranges import SCORES
 from fsmatrix.analysis.studies.io500.result import Io500Study
 from fsmatrix.analysis.studies.io500.standing import standings
 from fsmatrix.analysis.studies.io500.submissions import Submission, checks, distinct, submissions
-from fsmatrix.results.formats.io500.declared import Collection
+from fsmatrix.results.formats.io500_text import Collection
 
 
 def io500(collection: Collection, directory: str, ds: xr.Dataset | None = None) -> Io500Study:

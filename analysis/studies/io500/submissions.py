@@ -13,8 +13,16 @@ from dataclasses import dataclass
 
 from fsmatrix.analysis.studies.io500.families import family
 from fsmatrix.results.evidence.stored import read
-from fsmatrix.results.formats.io500.declared import PHASES, RANDOM_READ, Collected, Score, score
-from fsmatrix.results.formats.io500.text import PARTS, PhaseFacts, RunFacts
+from fsmatrix.results.formats.io500_text import (
+    PARTS,
+    PHASES,
+    RANDOM_READ,
+    Collected,
+    PhaseFacts,
+    RunFacts,
+    Score,
+    score,
+)
 
 # classes of client nodes; ten is a list of IO500 of its own
 CLASSES: tuple[tuple[int, int, str], ...] = (

@@ -12,7 +12,7 @@ from fsmatrix.analysis.studies.io500.ranges import HARD_OVER_EASY, Row
 from fsmatrix.analysis.studies.io500.standing import RankedPlace, RunStanding
 from fsmatrix.analysis.studies.io500.submissions import BESIDE, SAME, Checks, LeftOut, Submission
 from fsmatrix.analysis.units import brief
-from fsmatrix.results.formats.io500.declared import PHASES
+from fsmatrix.results.formats.io500_text import PHASES
 
 MARK = "different hardware: descriptive only"
 CAVEAT = (

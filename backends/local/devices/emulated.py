@@ -27,13 +27,12 @@ from fsmatrix.backends.journal.journal import DATA, Journal
 from fsmatrix.backends.journal.proof import Facts, Kind, NotProvenOurs, OwnershipScope, Stage
 from fsmatrix.backends.local import images
 from fsmatrix.backends.local.directory import DirectoryOptions
-from fsmatrix.backends.local.ext4 import Ext4
+from fsmatrix.backends.local.ext import Ext4
 from fsmatrix.backends.local.local import MKFS_DEADLINE, OWN_NEEDS, USABLE_SHARE, LocalBackend
 from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.xfs import Xfs
-from fsmatrix.backends.system import devices, loopdev, mounts, tools
-from fsmatrix.backends.system.cgroups import throttle
-from fsmatrix.backends.system.cgroups.throttle import Limits
+from fsmatrix.backends.system import cgroups, devices, mounts, tools
+from fsmatrix.backends.system.cgroups import Limits
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.process import boot_id
@@ -68,7 +67,7 @@ _LOOP = re.compile(r"/dev/loop\d+")
 def limits_refusal() -> str:
     """Why nothing can be limited in this process's cgroup (empty: it can)."""
     try:
-        throttle.own(throttle.hierarchy())
+        cgroups.own(cgroups.drive_hierarchy())
     except BackendError as error:
         return str(error)
     return ""
@@ -76,11 +75,11 @@ def limits_refusal() -> str:
 
 def impose(device: str, limits: Limits, journal: Journal) -> None:
     """Limit what this process's cgroup does on a loop device; harmless if it is so already."""
-    folder = throttle.own(throttle.hierarchy())
+    folder = cgroups.own(cgroups.drive_hierarchy())
     facts: JsonObject = {"device": device, "cgroup": str(folder), "limits": vars(limits)}
     if not journal.pending(KIND, **facts):
         journal.begin(KIND, **facts)
-    throttle.limit(folder, devices.number_of(device), limits)
+    cgroups.limit_drive(folder, devices.number_of(device), limits)
 
 
 def lift(device: str, journal: Journal) -> None:
@@ -99,14 +98,14 @@ def undo(facts: Facts, same_boot: bool) -> str:
     if not same_boot or not folder.exists() or not Path(device).exists():
         return ""
     number = devices.number_of(device)
-    in_force = throttle.limits_of(folder, number)
+    in_force = cgroups.drive_limits_of(folder, number)
     if in_force == Limits():
         return ""
     if vars(in_force) != facts["limits"]:
         raise NotProvenOurs(
             f"{device}: another limit than the recorded one is in force in {folder}"
         )
-    throttle.limit(folder, number, Limits())
+    cgroups.limit_drive(folder, number, Limits())
     return f"lifted the limit on {device}"
 
 
@@ -115,9 +114,9 @@ def prove(facts: Facts, ground: OwnershipScope) -> None:
     device, folder = str(facts["device"]), Path(str(facts["cgroup"]))
     if not _LOOP.fullmatch(device):
         raise NotProvenOurs(f"{device} is no loop device: its limit stays")
-    if not proof.our_loop(device, ground) and loopdev.backing(device) is not None:
+    if not proof.our_loop(device, ground) and devices.loop_backing(device) is not None:
         raise NotProvenOurs(f"{device}: nothing proves that it is ours: its limit stays")
-    root = throttle.hierarchy().root
+    root = cgroups.drive_hierarchy().root
     if not folder.is_relative_to(root) or folder.resolve() != folder:
         raise NotProvenOurs(f"{folder} is no cgroup below {root}: its limits stay")
 

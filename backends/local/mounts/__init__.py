@@ -1,4 +1,4 @@
-"""Mounts of the suite: points, the clients that serve them, their life; and what lies below any.
+"""Mounts of the suite: points, the clients that serve them, their life.
 
-From outside: `mounting`, `fuse`, `client_mount`, `caution`.
+From outside: `mounting`, `client_mount`.
 """

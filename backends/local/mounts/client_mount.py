@@ -1,28 +1,232 @@
-"""A mount of the suite's that a client serves, a program or the kernel: its life on one node.
+"""Mounts of the suite's that a client serves, a program or the kernel: the client, and their life.
 
-It is mounted with a journal entry, looked at before each run, mounted again when its client has
-died, and taken down.  Accesses of it have `point` in their details; those without work on a mount
-that is somebody else's, which is left as it is.
+A client of ours is known by its whole argument list, which holds its mount point: the list is in
+the journal before the process is started, and a process is ours if its /proc/PID/cmdline is
+exactly that.  Nothing is ever ended by its name.
+
+On each node it is mounted with a journal entry, looked at before each run, mounted again when its
+client has died, and taken down.  Accesses of it have `point` in their details; those without work
+on a mount that is somebody else's, which is left as it is.
+
+A mount whose client or servers hang keeps who touches it in the kernel, deaf to signals.  So it
+is another process that looks whether a mount answers, and that is not waited for.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import signal
 import socket
+import subprocess
+import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import IO, ClassVar
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import Backend, CacheMethod, Evidence
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local.mounts import fuse, mounting
+from fsmatrix.backends.journal.proof import SESSION
+from fsmatrix.backends.local.mounts import mounting
+from fsmatrix.backends.system import libc, mounts, tools
 from fsmatrix.backends.system.mounts import Mount, mounted_at
+from fsmatrix.backends.system.tools import Overdue, within
 from fsmatrix.results.evidence.values import Json, JsonObject, text
+
+FUSE_DEVICE = Path("/dev/fuse")
+UNMOUNTER = "fusermount3"  # for who is not root
+FAREWELL = 15.0  # seconds in which a client flushes its data and ends, or is killed
+LOOK = 8.0  # seconds in which a living mount answers
+DIED = "its client has died"
+_DEAD = {os.strerror(errno.ENOTCONN), os.strerror(errno.ECONNABORTED)}
+_PAUSE = 0.01
+_SAID = 300  # characters of what a client said
+_MNT_FORCE = 1
+_children: dict[int, subprocess.Popen[bytes]] = {}  # to be reaped by this process
+
+
+def device_refusal() -> str:
+    """Why nothing can be mounted by FUSE (empty: it can)."""
+    return "" if os.access(FUSE_DEVICE, os.R_OK | os.W_OK) else f"{FUSE_DEVICE} cannot be used"
+
+
+def client_processes(argv: Sequence[str]) -> list[int]:
+    """Processes with exactly these arguments; none that has ended already."""
+    wanted, pids = os.fsencode("\0".join(argv)) + b"\0", []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (entry / "cmdline").read_bytes() == wanted:
+                pids.append(int(entry.name))
+    return pids
+
+
+def start_client(
+    argv: Sequence[str],
+    point: Path,
+    serves: Callable[[int], bool],
+    deadline: float,
+    complaint: Callable[[str], str] = lambda _text: "",
+) -> int:
+    """Start a client and wait until it `serves` (asked with its pid); returns the pid.
+
+    ToolError with its own words (`complaint` picks them from what it said) if it fails, or does
+    not serve within `deadline` seconds; it is ended then.  It outlives the session that mounts.
+    """
+    found = tools.find(argv[0])
+    if found is None:
+        raise ToolError(tools.lacking(argv[0]))
+    environment = {name: text for name, text in os.environ.items() if name != SESSION}
+    environment["PATH"] = tools.path()
+    program = Path(argv[0]).name
+    with tempfile.TemporaryFile() as words:
+        process = subprocess.Popen(
+            argv,
+            executable=found,
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
+            start_new_session=True,
+            cwd="/",
+            env=environment,
+        )
+        _children[process.pid] = process
+        limit = time.monotonic() + deadline
+        try:
+            while time.monotonic() < limit:
+                if process.poll() is not None:
+                    raise ToolError(f"{program} failed: {_words(words, complaint)}")
+                if serves(process.pid):
+                    return process.pid
+                time.sleep(_PAUSE)
+        except BaseException:
+            end_client(argv, patience=0.0)
+            raise
+        end_client(argv, patience=0.0)
+        output = _words(words, complaint)
+        raise ToolError(f"{program} did not mount {point} within {deadline:g} s: {output}")
+
+
+def _words(words: IO[bytes], complaint: Callable[[str], str]) -> str:
+    words.seek(0)
+    text = words.read(1 << 16).decode(errors="replace")
+    return complaint(text) or " ".join(text.split())[-_SAID:] or "it said nothing"
+
+
+def end_client(argv: Sequence[str], patience: float = FAREWELL) -> list[int]:
+    """Wait until a client of ours is gone; after `patience` seconds it is killed.
+
+    Returns the pids that had to be killed.  BackendError if one survives even that.
+    """
+    if _wait(lambda: not client_alive(argv), patience):
+        return []
+    killed = client_alive(argv)
+    for pid in killed:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    if not _wait(lambda: not client_alive(argv), FAREWELL):
+        left = ", ".join(map(str, client_alive(argv)))
+        raise BackendError(f"{Path(argv[0]).name}, pid {left}, cannot be ended")
+    return killed
+
+
+def client_alive(argv: Sequence[str]) -> list[int]:
+    """As `processes`; what this process has started and that has ended is reaped."""
+    for pid, process in list(_children.items()):
+        if process.poll() is not None:
+            del _children[pid]
+    return client_processes(argv)
+
+
+def _wait(reached: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not reached():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_PAUSE)
+    return True
+
+
+def mount_trouble(point: Path, servers: bool = False) -> str:
+    """Why what is mounted at `point` does not answer (empty: it does).
+
+    `servers`: ask for the free space, which the servers tell and no client remembers.
+    """
+    asked = ["--file-system", "--format=%a"] if servers else ["--format=%s %u %i %Y"]
+    argv = ["stat", *asked, str(point)]  # it asks the client only for what it is to print
+    try:
+        ran = tools.run(argv, deadline=LOOK, check=False)
+    except ToolError:
+        return f"{point} does not answer within {LOOK:g} s"
+    if ran.returncode == 0:
+        return ""
+    reason = ran.complaint.rpartition(": ")[2]
+    return f"{point}: {f'{DIED}: ' if reason in _DEAD else ''}{reason}"
+
+
+def detach_mount(point: Path, argv: Sequence[str] = (), force: bool = True) -> bool:
+    """Unmount what is mounted at `point`, and wait until its client `argv` has ended.
+
+    False if the client did not take its leave of the servers: it was dead already, or, with
+    `force`, hung or was still in use and was killed (or the kernel was told to give up: stuck
+    processes end then, and data that were not written are lost).
+    OSError with EBUSY if somebody uses it (with `force`: even after that).
+    """
+    in_order = True
+    if mounts.mounted_at(point) is not None:
+        in_order = not argv or bool(client_alive(argv))
+        try:
+            gone = _unmounted(point, FAREWELL)
+        except OSError as error:
+            if error.errno != errno.EBUSY or not force:
+                raise
+            gone = False
+        if not gone:
+            in_order = False
+            _force(point, argv)
+    if argv and end_client(argv):
+        in_order = False
+    return in_order
+
+
+def _force(point: Path, argv: Sequence[str]) -> None:
+    if argv:
+        end_client(argv, patience=0.0)
+    else:
+        libc.libc().umount2(os.fsencode(str(point)), _MNT_FORCE)
+    if mounts.mounted_at(point) is not None and not _unmounted(point, FAREWELL):
+        raise BackendError(f"{point} cannot be unmounted: it hangs")
+
+
+def _unmounted(point: Path, seconds: float) -> bool:
+    """Unmount; False if that hangs.  A busy one is tried again, as everywhere."""
+    try:
+        within(seconds, lambda: _unmount(point), f"umount {point}")
+    except Overdue:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOENT):  # it is gone
+            raise
+    return True
+
+
+def _unmount(point: Path) -> None:
+    """As root by the system call, else by the program that may do it for the mount's owner."""
+    if os.geteuid() == 0:
+        return mounts.unmount(point)
+    limit = time.monotonic() + mounts.PATIENCE
+    while True:
+        ran = tools.run([UNMOUNTER, "-u", str(point)], deadline=FAREWELL, check=False)
+        if ran.returncode == 0 or mounts.mounted_at(point) is None:
+            return None
+        if time.monotonic() >= limit:
+            raise OSError(errno.EBUSY, ran.complaint)
+        time.sleep(0.05)
 
 
 class ClientMount(Backend):
@@ -84,7 +288,7 @@ class ClientMount(Backend):
     @classmethod
     def trouble(cls, path: Path) -> str:
         """Why a mount does not answer (empty: it does)."""
-        return fuse.trouble(path, servers=cls.asks_servers)
+        return mount_trouble(path, servers=cls.asks_servers)
 
     @classmethod
     def present(cls, details: JsonObject) -> Mount | None:
@@ -128,7 +332,7 @@ class ClientMount(Backend):
         point = Path(text(details, "point"))
         cls.present(details)
         try:
-            in_order = fuse.detach(point, cls.client_of(cls.argv(details)), force)
+            in_order = detach_mount(point, cls.client_of(cls.argv(details)), force)
         except OSError as error:
             raise mounting.not_unmounted(point, error) from error
         if not in_order:
@@ -144,8 +348,8 @@ class ClientMount(Backend):
         if "point" not in details:
             return
         point = Path(text(details, "point"))
-        trouble = cls.trouble(point) if cls.present(details) else fuse.DIED
-        if fuse.DIED in trouble:
+        trouble = cls.trouble(point) if cls.present(details) else DIED
+        if DIED in trouble:
             cls.take_down(details)
             cls.attach(cls.argv(details), point)
         elif trouble:

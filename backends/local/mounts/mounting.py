@@ -13,8 +13,8 @@ from types import MappingProxyType
 from fsmatrix.backends.allowed import Form, Keys, plain
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import DATA, Journal, new_folder
-from fsmatrix.backends.system import libc, mounts, rights, tools
-from fsmatrix.backends.system.files.trusted import RESULTS, shared_refusal
+from fsmatrix.backends.system import libc, mounts, tools
+from fsmatrix.backends.system.trusted import RESULTS, shared_refusal
 
 ALWAYS = "nodev,nosuid"
 MOUNT_DEADLINE = 120.0  # seconds; a journal replay takes its time
@@ -31,7 +31,7 @@ def root_refusal() -> str:
     """Why this process may not mount (empty: it may)."""
     if os.geteuid() != 0:
         return "needs root, to attach, format and mount: run it with sudo"
-    if not rights.has(rights.Capability.CAP_SYS_ADMIN):
+    if not libc.has(libc.Capability.CAP_SYS_ADMIN):
         return f"this root may not mount (no CAP_SYS_ADMIN): {_CONTAINER}"
     if libc.mount_error() is not None:
         return f"this root may not mount (in a user namespace): {_CONTAINER}"

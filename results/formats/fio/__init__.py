@@ -4,7 +4,7 @@ A worker is a job.  Its window is fio's runtime: from the loop's begin (opening 
 to the last completion, a final fsync (end_fsync) included, closing and a verification after it
 not.  Where all jobs tell their `job_start` (3.36 and newer) the windows stand on one clock;
 otherwise every window begins at 0 and `facts["window_source"]` is "runtime" until logs tell more
-(logs.py).
+(phase.py).
 Latencies are fio's completion latencies (clat); where it has histograms from submission only
 (lat_percentiles), of those, in kinds of their own.  Means of slat, clat and lat are in the facts.
 """

@@ -1,16 +1,39 @@
-"""From fio's jobs to one phase: arrays over workers, histograms added, facts."""
+"""From fio's jobs to one phase, of one node or several, and their windows and series from logs.
+
+Of one node: arrays over workers, histograms added, facts.
+
+Of several nodes, on each of which fio ran the same job: bytes and operations add up, histograms add
+bin by bin, windows and series are aligned by their Unix time.  Percentiles are never averaged.
+
+Logs tell the windows of jobs on the Unix clock, and the series of bytes.  They are asked for with
+`--log_avg_msec=N --log_unix_epoch=1 --per_job_logs=1`:
+
+- `--write_lat_log` (for fio before 3.36, which has no job_start): fio closes each job's clat log
+  when its loop has ended, so that the last time stamp is the job's end to the millisecond;
+  its begin is that minus the runtime.  (Tried against job_start of 3.42: -1 to 0 ms off.  The
+  first stamps of bandwidth logs are up to 100 ms late: the thread that writes them wakes late.)
+- `--write_bw_log`: one line per N ms with the mean rate in KiB/s, without the last, open interval.
+  The series is therefore approximate; it is fitted so that its sum is the job's bytes exactly.
+
+A line: time in ms, value, direction (0 read, 1 write, 2 trim), ...
+"""
 
 from __future__ import annotations
 
 import errno
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.evidence.stored import Stored, read
+from fsmatrix.results.evidence.values import inside
+from fsmatrix.results.formats.base import Note, Parsed
 from fsmatrix.results.formats.fio.job import (
+    DIRECTIONS,
     TURNS,
     Direction,
     Job,
@@ -21,7 +44,7 @@ from fsmatrix.results.formats.fio.job import (
     seconds_of,
     size_of,
 )
-from fsmatrix.results.record import TOTAL, Integers, Latency, Phase
+from fsmatrix.results.record import TOTAL, Floats, Integers, Latency, Phase
 
 START_UNCERTAINTY = 0.002  # job_start and runtime are whole milliseconds
 SYNCED_SHARE = 0.9  # as audits ask of counters: fsync=32 leaves the last writes to the kernel
@@ -32,6 +55,14 @@ LATENCIES_DIFFER = (
     "or have no histogram"
 )
 WINDOW = "begin of the job's loop (open included) to its last completion; close left out"
+
+LEAST_OVERLAP = 0.95
+Nodes = Sequence[tuple[str, Parsed]]
+
+LOG_UNCERTAINTY = 0.002  # end and runtime are whole milliseconds, and fio reads the clock twice
+MOST_INTERVALS = 100_000
+_NAME = re.compile(r"(?:^|.*/)[^/]*_(bw|clat)\.(\d{1,6})\.log")
+_ROW = re.compile(r"^(\d{1,15}), *(\d{1,15}), *([0-2])\b", re.M)
 
 
 @dataclass(frozen=True)
@@ -273,3 +304,300 @@ def mean_of(parts: Sequence[Means]) -> Means:
         max(part.max for part in parts),
         count,
     )
+
+
+def shifted(parsed: Parsed, seconds: float, uncertainty: float) -> Parsed:
+    """The same run with its clock put forward; `uncertainty` is added to the windows' own."""
+    return replace(
+        parsed,
+        phases=tuple(
+            replace(
+                phase,
+                began=phase.began + seconds,
+                clock_uncertainty=phase.clock_uncertainty + uncertainty,
+            )
+            if phase.began
+            else phase
+            for phase in parsed.phases
+        ),
+    )
+
+
+def merge_nodes(nodes: Nodes) -> Parsed:
+    """One run from (host, its run), at least one; the failure of a node is the run's."""
+    notes = [
+        replace(note, message=f"{host}: {note.message}" if len(nodes) > 1 else note.message)
+        for host, parsed in nodes
+        for note in parsed.notes
+    ]
+    versions = sorted({parsed.version for _, parsed in nodes})
+    if len(versions) > 1:
+        notes.append(Note("versions-differ", f"the nodes run fio {' and '.join(versions)}"))
+    failures = [
+        f"{host}: {parsed.failure}" if len(nodes) > 1 else parsed.failure
+        for host, parsed in nodes
+        if parsed.failure
+    ]
+    phases = []
+    names = list(dict.fromkeys(p.name for _, parsed in nodes for p in parsed.phases))
+    for name in names:
+        parts = [(host, p) for host, run in nodes for p in run.phases if p.name == name]
+        missing = [host for host, run in nodes if all(p.name != name for p in run.phases)]
+        if missing:
+            failures.append(f"no {name} on {', '.join(missing)}")
+        phases.append(_phase_of_nodes(parts, notes))
+    processes = [parsed.processes for _, parsed in nodes]
+    first = nodes[0][1]
+    return replace(
+        first,
+        version=" and ".join(versions),
+        phases=tuple(phases),
+        nodes=len(nodes),
+        processes=None if None in processes else sum(n for n in processes if n is not None),
+        started=min((parsed.started for _, parsed in nodes if parsed.started), default=""),
+        failure="; ".join(failures),
+        notes=tuple(dict.fromkeys(notes)),
+        facts={**first.facts, "hosts": [host for host, _ in nodes]},
+    )
+
+
+def overlap(parts: Sequence[Phase]) -> float:
+    """(earliest end - latest start) / (latest end - earliest start) of nodes, 0..1."""
+    starts = [p.began + float(p.start.min()) for p in parts]
+    ends = [p.began + float(p.end.max()) for p in parts]
+    whole = max(ends) - min(starts)
+    return max(min(ends) - max(starts), 0.0) / whole if whole > 0 else 1.0
+
+
+def _phase_of_nodes(parts: Sequence[tuple[str, Phase]], notes: list[Note]) -> Phase:
+    phases = [phase for _, phase in parts]
+    first = phases[0]
+    began = min(phase.began for phase in phases)  # 0: at least one is on no clock
+    facts = _facts(parts)
+    if len(phases) > 1 and began:
+        facts = replace(facts, overlap=(share := overlap(phases)))
+        if share < LEAST_OVERLAP:
+            text = f"the windows of the nodes overlap by {share:.0%} only"
+            notes.append(Note("nodes-overlap", text, phase=first.name))
+    elif len(phases) > 1:
+        facts = replace(facts, window_source="runtime")
+        text = "the nodes' windows are on no common clock: their overlap is unknown"
+        notes.append(Note("nodes-unaligned", text, phase=first.name))
+    move = [phase.began - began if began else 0.0 for phase in phases]
+    width, series = _series_of_nodes(phases, move) if began else (0.0, None)
+    errors: dict[str, int] = {}
+    for phase in phases:
+        for name, count in phase.errors_by_errno.items():
+            errors[name] = errors.get(name, 0) + count
+    return Phase(
+        name=first.name,
+        start=_joined([p.start + m for p, m in zip(phases, move, strict=True)]),
+        end=_joined([p.end + m for p, m in zip(phases, move, strict=True)]),
+        bytes=np.concatenate([phase.bytes for phase in phases]),
+        operations=np.concatenate([phase.operations for phase in phases]),
+        errors=np.concatenate([phase.errors for phase in phases]),
+        latency=_latencies(phases, notes),
+        interval=width,
+        interval_bytes=series,
+        began=began,
+        clock_uncertainty=max(phase.clock_uncertainty for phase in phases) if began else 0.0,
+        errors_by_errno=errors,
+        facts=facts.document(),
+    )
+
+
+def _facts(parts: Sequence[tuple[str, Phase]]) -> PhaseFacts:
+    every = [(host, read(PhaseFacts, phase.facts, "facts")) for host, phase in parts]
+    first = every[0][1]
+    return replace(
+        first,
+        workers=tuple(
+            replace(worker, host=worker.host or host)
+            for host, facts in every
+            for worker in facts.workers
+        ),
+        synced=all(facts.synced for _, facts in every),
+        direct=all(facts.direct for _, facts in every),
+        read_bytes=_sum([facts.read_bytes for _, facts in every]),
+        write_bytes=_sum([facts.write_bytes for _, facts in every]),
+        shares_estimated=any(facts.shares_estimated for _, facts in every) or None,
+        latency=_means_of_nodes([facts.latency for _, facts in every]),
+        directions=None
+        if first.directions is None
+        else _directions([facts.directions or {} for _, facts in every]),
+    )
+
+
+def _sum(parts: Sequence[int | None]) -> int | None:
+    told = [part for part in parts if part is not None]
+    return sum(told) if told else None
+
+
+def _joined(arrays: Sequence[Floats]) -> Floats:
+    return np.concatenate(arrays)
+
+
+def _latencies(phases: Sequence[Phase], notes: list[Note]) -> dict[str, Latency]:
+    """Sums of histograms; without kinds of which a node has operations but no such bins."""
+    latencies = {}
+    for kind in dict.fromkeys(kind for phase in phases for kind in phase.latency):
+        plain = kind.partition("/")[0]
+        did = [p for p in phases if kind in p.latency or plain in inside(p.facts, "latency")]
+        if all(kind in phase.latency for phase in did):
+            latencies[kind] = summed([phase.latency[kind] for phase in did])
+        else:
+            notes.append(Note("left-out", LATENCIES_DIFFER.format(plain), phase=phases[0].name))
+    did_any = {kind for phase in phases for kind in inside(phase.facts, "latency")}
+    return complete(latencies, did_any & {*DIRECTIONS})
+
+
+def _means_of_nodes(
+    nodes: Sequence[Mapping[str, Mapping[str, Means]]],
+) -> dict[str, dict[str, Means]]:
+    """Means weighed by their number of operations; only what every node tells of a kind it did."""
+    means: dict[str, dict[str, Means]] = {}
+    for kind in dict.fromkeys(kind for node in nodes for kind in node):
+        did = [node[kind] for node in nodes if kind in node]
+        means[kind] = {}
+        for name in ("clat", "slat", "lat"):
+            given = [values[name] for values in did if name in values]
+            if not given or len(given) != len(did):
+                continue
+            means[kind][name] = mean_of(given)
+    return means
+
+
+def _directions(nodes: Sequence[Mapping[str, Moved]]) -> dict[str, Moved]:
+    directions: dict[str, Moved] = {}
+    for node in nodes:
+        for kind, moved in node.items():
+            sums = directions.get(kind, Moved(0, 0))
+            directions[kind] = Moved(sums.bytes + moved.bytes, sums.operations + moved.operations)
+    return directions
+
+
+def _series_of_nodes(
+    phases: Sequence[Phase], move: Sequence[float]
+) -> tuple[float, Integers | None]:
+    """Series on one grid from the common zero; none unless every node has one."""
+    if any(phase.interval_bytes is None or phase.interval <= 0 for phase in phases):
+        return 0.0, None
+    width = max(phase.interval for phase in phases)
+    length = max(float(p.end.max()) + m for p, m in zip(phases, move, strict=True))
+    edges = np.arange(int(np.ceil(length / width)) + 2) * width
+    total = np.zeros(len(edges))
+    for phase, ahead in zip(phases, move, strict=True):
+        assert phase.interval_bytes is not None
+        times = np.arange(len(phase.interval_bytes) + 1) * phase.interval + ahead
+        times[-1] = min(times[-1], max(float(phase.end.max()) + ahead, times[-2]))
+        total += np.interp(edges, times, np.append(0, np.cumsum(phase.interval_bytes)))
+    series: Integers = np.diff(np.round(total)).astype(np.int64)
+    last = int(np.flatnonzero(series)[-1]) + 1 if series.any() else 1
+    return width, series[:last]
+
+
+@dataclass(frozen=True)
+class JobLog:
+    """What one log says; `rows` [entry, (ms, value, direction)]."""
+
+    rows: npt.NDArray[np.int64]
+
+    @property
+    def last(self) -> float:
+        """Time of the last entry, seconds."""
+        return float(self.rows[:, 0].max()) / 1e3
+
+
+def read_logs(files: Mapping[str, str]) -> dict[tuple[str, int], JobLog]:
+    """("bw" or "clat", number of the job) -> log, of all files that are such logs.
+
+    Lines that are damaged are left out.
+    """
+    logs = {}
+    for name, text in files.items():
+        if (match := _NAME.fullmatch(name)) and (rows := _ROW.findall(text)):
+            table = np.array(rows, dtype=np.int64).reshape(-1, 3)
+            logs[match[1], int(match[2])] = JobLog(table)
+    return logs
+
+
+def with_logs(parsed: Parsed, files: Mapping[str, str]) -> Parsed:
+    """The same run with windows (where job_start did not give them) and interval series."""
+    logs = read_logs(files)
+    notes: list[Note] = []
+    phases = []
+    for phase in parsed.phases:
+        placed = phase if phase.began else _placed(phase, logs, notes)
+        phases.append(_with_series(placed, logs))
+    return replace(parsed, phases=tuple(phases), notes=(*parsed.notes, *notes))
+
+
+def _numbers(phase: Phase) -> list[int]:
+    return [worker.number for worker in read(PhaseFacts, phase.facts, "facts").workers]
+
+
+def _placed(phase: Phase, logs: Mapping[tuple[str, int], JobLog], notes: list[Note]) -> Phase:
+    """Windows on the Unix clock, if every worker's clat log tells its end."""
+    numbers = _numbers(phase)
+    if any(("clat", number) not in logs for number in numbers):
+        notes.append(Note("no-window", "fio's logs do not tell when its jobs ran", 0, phase.name))
+        return phase
+    ends = np.array([logs["clat", number].last for number in numbers])
+    starts = ends - (phase.end - phase.start)
+    began = float(starts.min())
+    return replace(
+        phase,
+        start=starts - began,
+        end=ends - began,
+        began=began,
+        clock_uncertainty=LOG_UNCERTAINTY,
+        facts={**phase.facts, "window_source": "end of the clat log minus runtime"},
+    )
+
+
+def _with_series(phase: Phase, logs: Mapping[tuple[str, int], JobLog]) -> Phase:
+    """Bytes per interval, all workers; none without a bandwidth log of every worker."""
+    numbers = _numbers(phase)
+    if not phase.began or any(("bw", number) not in logs for number in numbers):
+        return phase
+    tables = [logs["bw", number].rows for number in numbers]
+    width = _period(tables)
+    length = float(phase.end.max())
+    if not 0 < length / width <= MOST_INTERVALS:
+        return phase
+    edges = np.arange(int(np.ceil(length / width)) + 1) * width
+    total = np.zeros(len(edges))
+    for worker, rows in enumerate(tables):
+        start, end = float(phase.start[worker]), float(phase.end[worker])
+        times, moved = _moved(rows, phase.began, start, end, int(phase.bytes[worker]), width)
+        total += np.interp(edges, times, moved)
+    return replace(
+        phase,
+        interval=width,
+        interval_bytes=np.diff(np.round(total)).astype(np.int64),
+        facts={**phase.facts, "interval_source": "mean rates of the bandwidth logs, fitted"},
+    )
+
+
+def _period(tables: list[Integers]) -> float:
+    """log_avg_msec as the entries show it, seconds; 0.1 where there are too few of them."""
+    steps = np.concatenate([np.diff(np.unique(rows[:, 0])) for rows in tables])
+    steps = steps[steps > 1]
+    return float(np.round(np.median(steps), -1) or 10) / 1e3 if steps.size else 0.1
+
+
+def _moved(
+    rows: Integers, began: float, start: float, end: float, total: int, width: float
+) -> tuple[Floats, Floats]:
+    """Times (relative to `began`, rising) and the bytes moved until each of them."""
+    times = np.unique(rows[:, 0])
+    rate = np.zeros(len(times))
+    np.add.at(rate, np.searchsorted(times, rows[:, 0]), rows[:, 1].astype(np.float64) * 1024)
+    relative = times / 1e3 - began
+    inside = (relative > start) & (relative < end)
+    relative, rate = relative[inside], rate[inside]
+    gaps = np.minimum(np.diff(relative, prepend=start), 2 * width)
+    bytes_ = np.cumsum(rate * gaps)
+    if bytes_.size and bytes_[-1] > total:
+        bytes_ *= total / bytes_[-1]
+    return np.concatenate(([start], relative, [end])), np.concatenate(([0.0], bytes_, [total]))

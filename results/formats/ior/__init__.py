@@ -20,9 +20,15 @@ from fsmatrix.results.formats.base import (
     headless,
     overlapping,
 )
-from fsmatrix.results.formats.ior.as_csv import HEADER, RankTimes, parse_ranks, read_csv
 from fsmatrix.results.formats.ior.as_json import read_json
-from fsmatrix.results.formats.ior.as_text import BANNER, read_text
+from fsmatrix.results.formats.ior.as_text import (
+    BANNER,
+    CSV_HEADER,
+    RankTimes,
+    parse_ranks,
+    read_csv,
+    read_text,
+)
 from fsmatrix.results.formats.ior.model import Output
 from fsmatrix.results.formats.ior.result import failure_of, result
 
@@ -34,7 +40,7 @@ JSON_KEYS = re.compile(r'"(bwMiB|wrRdTime|deadlineForStonewall)" ?:')
 JSON_HEAD = (re.compile(r'"Command line" ?: ?"'), re.compile(r'"tests" ?: ?\['))
 # how a whole document begins, as IOR or jq prints it; and a table
 JSON_BEGINS = re.compile(r'^[ \t]*\{(?=\s*"(?:Version|Began|Command line)" ?:)', re.MULTILINE)
-CSV_BEGINS = re.compile(rf"^{re.escape(HEADER)}", re.MULTILINE)
+CSV_BEGINS = re.compile(rf"^{re.escape(CSV_HEADER)}", re.MULTILINE)
 TABLE = "access    bw(MiB/s)"
 
 
@@ -46,7 +52,7 @@ def is_json(text: str) -> bool:
 
 def is_csv(text: str) -> bool:
     """IOR's table of results as CSV."""
-    return HEADER in text
+    return CSV_HEADER in text
 
 
 def is_text(text: str) -> bool:

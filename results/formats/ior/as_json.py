@@ -19,8 +19,7 @@ import numpy as np
 from fsmatrix.results import iterations
 from fsmatrix.results.evidence.values import inside
 from fsmatrix.results.formats.base import Note, ParseError, shared_facts, totals
-from fsmatrix.results.formats.ior.as_csv import RankTimes
-from fsmatrix.results.formats.ior.as_text import BANNER, MUST, put_option
+from fsmatrix.results.formats.ior.as_text import BANNER, MUST, RankTimes, put_option
 from fsmatrix.results.formats.ior.model import (
     Log,
     Number,

@@ -23,8 +23,7 @@ from fsmatrix.results.formats.base import (
     totals,
 )
 from fsmatrix.results.formats.mdtest.argv import Tree
-from fsmatrix.results.formats.mdtest.derived import Ranks, read_ranks
-from fsmatrix.results.formats.mdtest.phases import Phases
+from fsmatrix.results.formats.mdtest.phases import Phases, Ranks, read_ranks
 from fsmatrix.results.formats.mdtest.text import LAUNCHED, NAMES, Problem, Run, Test, runs_of
 from fsmatrix.results.record import Phase
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
-from fsmatrix.backends.journal.identity import Identity, carriers, carries, identity
-from fsmatrix.backends.system.files import trusted
+from fsmatrix.backends.journal.proof import Identity, carriers, carries, identity
+from fsmatrix.backends.system import trusted
 from fsmatrix.results.evidence.stored import Stored, read
 from fsmatrix.results.files import trust
 from fsmatrix.results.files.atomic_write import write_whole
@@ -75,7 +75,7 @@ class Scratch:
 
     @property
     def session(self) -> str:
-        """The name that all processes of the session carry (identity.py)."""
+        """The name that all processes of the session carry (proof.py)."""
         return self.folders[0].name
 
     def make(self) -> None:

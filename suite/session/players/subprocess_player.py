@@ -24,10 +24,16 @@ from typing import Any
 
 import numpy as np
 
-from fsmatrix.backends.player.base import Player, PlayerOptions, checked_ops
+from fsmatrix.backends.player.base import (
+    FirstError,
+    Latencies,
+    Player,
+    PlayerOptions,
+    PlayerResult,
+    checked_ops,
+)
 from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk
 from fsmatrix.backends.player.player import open_player
-from fsmatrix.backends.player.result import FirstError, Latencies, PlayerResult
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.results.evidence.values import JsonObject

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, field_validator
 from fsmatrix.backends.access import Access
 from fsmatrix.results.formats import dbench as output_format
 from fsmatrix.results.formats.base import Parsed, ParseError
-from fsmatrix.results.formats.dbench.nodes import NodeRun, merge
+from fsmatrix.results.formats.dbench_nodes import NodeRun, merge
 from fsmatrix.results.record import Case
 from fsmatrix.results.units import Duration
 from fsmatrix.suite.engines.base import Engine

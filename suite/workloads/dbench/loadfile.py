@@ -1,7 +1,7 @@
 """dbench's loadfiles: what they are known by, and what one client does with one.
 
 A loadfile is known by the SHA-256 of its bytes, never by its path: two files with the same
-content are the same work.  One line is one operation (traces/importing/loadfile.py).
+content are the same work.  One line is one operation (traces/importing/dbench.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fsmatrix.backends.allowed import NUMBER, Form, Words, plain
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.suite.workloads.base import ContentFile, stored_digest
-from fsmatrix.traces.importing.loadfile import DIRECTORY, TRUNCATING, directive, integer
+from fsmatrix.traces.importing.dbench import DIRECTORY, TRUNCATING, directive, integer
 
 # Further arguments of dbench: which are handed on, and why others are not.
 

@@ -19,8 +19,8 @@ from typing import ClassVar
 
 from fsmatrix.backends.access import Access
 from fsmatrix.results.formats.base import Parsed, ParseError
-from fsmatrix.results.formats.fio.merge import merge
 from fsmatrix.results.formats.fio.options import FEWEST_OBJECTS, LARGEST_OBJECT
+from fsmatrix.results.formats.fio.phase import merge_nodes
 from fsmatrix.results.record import Case
 from fsmatrix.results.units import format_size
 from fsmatrix.suite.engines.base import Engine
@@ -70,7 +70,7 @@ class Fio(Workload):
         if not timed:
             raise ParseError("fio", 0, "no node gave an output")
         geometry = case.geometry
-        run = merge([(output.host, run_of_node(output)) for output in timed])
+        run = merge_nodes([(output.host, run_of_node(output)) for output in timed])
         failures = [run.failure] if run.failure else []
         if len(timed) != geometry.nodes:
             failures.append(f"fio answered on {len(timed)} of {geometry.nodes} nodes")

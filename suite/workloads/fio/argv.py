@@ -90,7 +90,7 @@ def timed(options: FioOptions, case: Case, access: Access, engine: Engine) -> Ar
 
 
 def _logs(options: FioOptions, engine: Engine) -> dict[str, str]:
-    """Logs for the series and, before job_start, for the windows (results/formats/fio/logs.py)."""
+    """Logs for the series and, before job_start, for the windows (results/formats/fio/phase.py)."""
     runtime = options.runtime
     width = min(max(round(runtime * 1000 / 500, -1), 50), 1000) if runtime else 100
     logs = {

@@ -17,8 +17,7 @@ from fsmatrix.results.evidence.values import number
 from fsmatrix.results.formats import fio as fio_format
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.formats.fio.job import seconds_of, size_of
-from fsmatrix.results.formats.fio.logs import with_logs
-from fsmatrix.results.formats.fio.merge import shifted
+from fsmatrix.results.formats.fio.phase import shifted, with_logs
 from fsmatrix.suite.workloads.base import Output
 
 # Options of fio that a user may say: of a job file, and beside the workload's own.

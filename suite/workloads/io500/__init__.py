@@ -23,8 +23,8 @@ from fsmatrix.results import record
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.evidence.values import Json, JsonObject
 from fsmatrix.results.formats.base import Note, Parsed
-from fsmatrix.results.formats.io500.declared import GIB, KILO, score
-from fsmatrix.results.formats.io500.declared import PHASES as SCORED
+from fsmatrix.results.formats.io500_text import GIB, KILO, score
+from fsmatrix.results.formats.io500_text import PHASES as SCORED
 from fsmatrix.results.formats.ior import failure_of
 from fsmatrix.results.record import Case, Phase
 from fsmatrix.suite.engines.base import Engine

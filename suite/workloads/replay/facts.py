@@ -26,7 +26,7 @@ from fsmatrix.suite.workloads.streams.replay.survey import (
     opened_trace,
 )
 from fsmatrix.suite.workloads.streams.replay.tree import KEPT, prepared
-from fsmatrix.traces.statistics.survey import survey as statistics
+from fsmatrix.traces.statistics import survey
 
 MOST_OPERATIONS, MOST_BYTES = 10**8, 1 << 46  # of a trace whose pages are looked at: minutes
 SOON_NS = 100_000  # an issue that is later than that is late
@@ -99,7 +99,7 @@ def _like(path: str, sha256: str, generator: str, scale: float, seed: int) -> Tr
             and sum(int(b["size"].sum(dtype=int)) for b in trace.blocks(("size",))) > MOST_BYTES
         ):
             return None
-        return statistics(trace).summary
+        return survey(trace).summary
 
 
 def _kind(i: int, counts: Counts, survey: Survey, clients: int) -> PlayedKind:

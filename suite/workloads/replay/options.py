@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.units import Duration
 from fsmatrix.suite.workloads.base import ContentFile, WorkloadOptions, stored_digest
-from fsmatrix.traces.generators.page_cache import MOST_SCALE, NAMES
 from fsmatrix.traces.model import Header
+from fsmatrix.traces.page_cache import MOST_SCALE, NAMES
 from fsmatrix.traces.reader import opened
 
 # Traces as options: known by the SHA-256 of their bytes, never by their path.

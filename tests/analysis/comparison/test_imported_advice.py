@@ -20,7 +20,7 @@ from fsmatrix.analysis.lessons.standings import standings
 from fsmatrix.analysis.lessons.words import Bound
 from fsmatrix.analysis.questions.variability import variability
 from fsmatrix.analysis.stats.words import IMPORTED
-from fsmatrix.cli.questions import compared as cli
+from fsmatrix.cli.questions import compare as cli
 from tests.analysis.lesson_data import MIB, targets
 
 SPEED = {"a": {"seq-read": 4e8, "rand-read": 1e8}, "b": {"seq-read": 2e8, "rand-read": 2e8}}
@@ -44,7 +44,7 @@ def test_no_answer_to_an_import_asks_for_more(repetitions: int, capsys: Any) -> 
     compared = comparisons(ds)
     said = sentences(standings(summarise(ds), compared), campaign_json(ds), "")
     assert said.todo == f"{IMPORTED}; see the differences:"
-    cli.show(compared, True)
+    cli.show_comparison(compared, True)
     printed = " ".join(capsys.readouterr().out.split())
     assert "Nothing was tested." in printed
     learned = lessons(ds, latency_bound=Bound("latency_p99", 0.01))

@@ -9,7 +9,7 @@ from fsmatrix.analysis.comparison.rows import table
 from fsmatrix.analysis.data.roles import same
 from fsmatrix.analysis.data.study import study
 from fsmatrix.analysis.units import wanted_level
-from fsmatrix.cli.questions.options import levels
+from fsmatrix.cli.questions.analyse import levels
 from tests.analysis import study_data as studies
 
 

@@ -16,7 +16,7 @@ from fsmatrix.analysis.questions.curves import curves
 from fsmatrix.analysis.questions.scalability import scalability
 from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.analysis.studies.claims.claims import claims
-from fsmatrix.cli.questions.claims import read_study
+from fsmatrix.cli.questions.claims_lessons import read_study
 from tests.analysis import study_data as studies
 from tests.analysis.commands import call
 from tests.analysis.lesson_data import targets

@@ -114,7 +114,7 @@ def test_rows_of_compare_fit_100_columns_and_say_what_they_share_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A factor that differs between the sides in the same way in all rows stands above them."""
-    from fsmatrix.cli.questions import compared
+    from fsmatrix.cli.questions import compare as compared
 
     long = {"a": "/a/very/long/test/file/" + "x" * 60, "b": "/another/long/file/" + "y" * 60}
     ds = mixed()
@@ -122,7 +122,7 @@ def test_rows_of_compare_fit_100_columns_and_say_what_they_share_once(
     ds = ds.assign(test_file=("run", column))
     ds.attrs["factors"] = ds.attrs["factors"].replace("{", '{"test_file": "test_file", ', 1)
     for one in comparisons(ds):
-        compared._print(one, set())
+        compared._print_comparison(one, set())
     out = capsys.readouterr().out
     rows = [line for line in out.splitlines() if "▲" in line or "▼" in line]
     assert len(rows) == len(WORK)

@@ -11,8 +11,8 @@ import typer
 from typer.testing import CliRunner
 
 from fsmatrix.analysis.studies.claims import files as claims_files
-from fsmatrix.cli.questions.claims import claims as command
-from fsmatrix.cli.questions.claims import read_study
+from fsmatrix.cli.questions.claims_lessons import claims as command
+from fsmatrix.cli.questions.claims_lessons import read_study
 from fsmatrix.suite.campaign.yamlio import CampaignError
 
 

@@ -14,7 +14,7 @@ from fsmatrix.analysis.studies.io500 import chart, families, phases, ranges
 from fsmatrix.analysis.studies.io500.result import Io500Study
 from fsmatrix.analysis.studies.io500.study import io500
 from fsmatrix.analysis.studies.io500.submissions import Submission, size_class, submissions
-from fsmatrix.results.formats.io500.declared import PHASES, Score, score
+from fsmatrix.results.formats.io500_text import PHASES, Score, score
 from fsmatrix.suite.importing.recognise import collection
 from tests.io500_submissions import old_summary, scores, submission, summary, values, with_outputs
 

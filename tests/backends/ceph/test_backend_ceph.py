@@ -13,15 +13,15 @@ import pytest
 from fsmatrix.backends import base
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext
+from fsmatrix.backends.ceph import trees
 from fsmatrix.backends.ceph.bindings import librados
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.ceph.mounts import MOUNT_DEADLINE
-from fsmatrix.backends.ceph.places import trees
-from fsmatrix.backends.ceph.places.trees import Tree
+from fsmatrix.backends.ceph.trees import Tree
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from tests.backends.ceph_backends import (
     NAMES,
     attached,

@@ -17,12 +17,12 @@ import pytest
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Login
-from fsmatrix.backends.ceph.places.spaces import Space
+from fsmatrix.backends.ceph.rados import Space
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import undo_pending
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from tests.backends.ceph_backends import (
     attached,
     backend,

@@ -18,13 +18,13 @@ import pytest
 
 from fsmatrix.backends import base
 from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.ceph import levelstate
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.levels import levelstate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed, CephTestbedOptions, down, up
 from fsmatrix.cli.main import command as command_line
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.evidence.target import of_environment
@@ -268,7 +268,7 @@ MAKE = """
 import os, sys
 from fsmatrix.backends import base
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph.levels import levelstate
+from fsmatrix.backends.ceph import levelstate
 from fsmatrix.backends.journal.journal import Journal
 from pathlib import Path
 import json

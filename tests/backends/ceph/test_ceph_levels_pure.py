@@ -8,8 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends import base
-from fsmatrix.backends.ceph.levels.leveloptions import LevelOptions
-from fsmatrix.backends.ceph.levels.levelstate import (
+from fsmatrix.backends.ceph.levelstate import (
     Host,
     Level,
     hosts_of,
@@ -17,6 +16,7 @@ from fsmatrix.backends.ceph.levels.levelstate import (
     placement_refusal,
     removing,
 )
+from fsmatrix.backends.ceph.options import LevelOptions
 
 TREE = {
     "nodes": [

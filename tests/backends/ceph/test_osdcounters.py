@@ -10,7 +10,7 @@ import pytest
 
 from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.ceph.state import facts, network
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed, CephTestbedOptions, down, up
 from tests.waiting import PATIENCE
 
 pytestmark = [pytest.mark.loop, pytest.mark.needs("ceph")]  # OSDs on emulated drives

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 from typing import Any
 
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from tests.waiting import PATIENCE
 
 

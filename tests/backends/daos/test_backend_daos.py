@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from fsmatrix.backends import base
 from fsmatrix.backends.access import DfsAccess, PathAccess
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import libraries, rollback, trees
+from fsmatrix.backends.daos import containers, libraries, rollback
 from fsmatrix.backends.daos.dfs import DaosDfs
 from fsmatrix.backends.daos.levels import Shape
 from fsmatrix.backends.errors import BackendError, ToolError
@@ -378,7 +378,7 @@ def test_after_a_crash_it_goes_by_the_libraries_beside_the_tool(
 def test_a_forged_entry_removes_nothing(standin: Standin, facts: dict[str, Any]) -> None:
     entry = details() | {"name": "fsmatrix-t-a-00000000"} | facts
     with pytest.raises(BackendError, match="nothing was destroyed"):
-        trees.remove_recorded(entry)
+        containers.remove_recorded_tree(entry)
     assert not (standin.folder / "calls.jsonl").exists()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.daos import containers
-from fsmatrix.backends.daos.tools import client as daos_client
+from fsmatrix.backends.daos import tools as daos_tools
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import undo_pending
 from tests.backends.daos_standin import THEIRS, Standin
@@ -21,7 +21,7 @@ CONDUCTOR = """
 import os, signal, sys
 from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos.tools.client import Client
+from fsmatrix.backends.daos.tools import Client
 from fsmatrix.backends.journal import journal as module
 from fsmatrix.backends.base import load
 
@@ -106,8 +106,8 @@ def test_a_crash_and_then_no_tool(
 ) -> None:
     argv = [sys.executable, "-P", "-c", CONDUCTOR, str(tmp_path), "2"]
     assert subprocess.run(argv, check=False).returncode == -signal.SIGKILL
-    monkeypatch.setattr(daos_client, "TOOL", "no-such-daos")
+    monkeypatch.setattr(daos_tools, "DAOS", "no-such-daos")
     (said,) = undo_pending(tmp_path / "journals")
     assert said.startswith("left alone: ")
-    assert daos_client.MISSING in said
+    assert daos_tools.NO_DAOS in said
     assert standin.ours

@@ -18,9 +18,8 @@ from pydantic import ValidationError
 from fsmatrix.backends import base
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import trees
+from fsmatrix.backends.daos import containers, dfuse_mount
 from fsmatrix.backends.daos.dfuse import DaosDfuse
-from fsmatrix.backends.daos.mounts import dfuse_mount
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import mounts
 from tests.backends.daos.dfuse_targets import client_of, dfuse, mounting
@@ -226,7 +225,7 @@ def test_a_container_that_is_given(
 ) -> None:
     """It is mounted as it is, and the runs are in a directory of their own."""
     folders = Folders(standin)
-    monkeypatch.setattr(trees, "_folders", lambda _place, _library: folders)
+    monkeypatch.setattr(containers, "_folders", lambda _place, _library: folders)
     with attached(dfuse(container="posix1"), context) as access:
         point = Path(access.details["point"])
         (point / "theirs").write_text("keep")

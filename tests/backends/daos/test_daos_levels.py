@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos import containers
+from fsmatrix.backends.daos import containers, tools
 from fsmatrix.backends.daos import levels as pools
-from fsmatrix.backends.daos.tools import dmg
-from fsmatrix.backends.daos.tools.answers import Member
+from fsmatrix.backends.daos.tools import Member
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from tests.backends.daos_standin import THEIRS, Standin, daos
@@ -167,8 +166,8 @@ def test_a_pool_that_is_refused(
 def test_faults_are_in_the_text_only(standin: Standin, number: int) -> None:
     standin.dmg_fault("system query", "fail", error=f"server: code = {number} description = x")
     with pytest.raises(ToolError) as raised:
-        dmg.Control().members()
-    assert dmg.FAULTS[number] in str(raised.value)
+        tools.Control().members()
+    assert tools.FAULTS[number] in str(raised.value)
     assert "daos_agent" not in str(raised.value)  # which dmg does not ask
 
 
@@ -209,7 +208,7 @@ CONDUCTOR = """
 import os, signal, sys
 from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.daos.tools.dmg import Control
+from fsmatrix.backends.daos.tools import Control
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.base import load
 

@@ -12,11 +12,10 @@ import psutil
 import pytest
 
 from fsmatrix.backends.access import DfsAccess
+from fsmatrix.backends.daos import state
+from fsmatrix.backends.daos import state as daos_state
 from fsmatrix.backends.daos.dfs import DaosDfs
-from fsmatrix.backends.daos.state import facts as daos_facts
-from fsmatrix.backends.daos.state import settle
-from fsmatrix.backends.daos.tools.answers import Pool, System
-from fsmatrix.backends.daos.tools.client import Client
+from fsmatrix.backends.daos.tools import Client, Pool, System
 from fsmatrix.backends.local import provenance
 from tests.backends.daos_standin import Standin, answer, details
 
@@ -93,8 +92,8 @@ def at_looks(monkeypatch: pytest.MonkeyPatch, *free: int, seconds: float = 1.0) 
         return told.model_copy(update={"tier_stats": [tier]})
 
     monkeypatch.setattr(Client, "pool_query", query)
-    monkeypatch.setattr(settle.time, "monotonic", lambda: seconds * next(clock))
-    monkeypatch.setattr(settle.time, "sleep", lambda _: None)
+    monkeypatch.setattr(state.time, "monotonic", lambda: seconds * next(clock))
+    monkeypatch.setattr(state.time, "sleep", lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,7 @@ def test_space_that_comes_back_late(
 ) -> None:
     """1000 bytes were free at attachment."""
     at_looks(monkeypatch, *free)
-    settled = settle.settle(details(free=1000), timeout)
+    settled = state.settle(details(free=1000), timeout)
     assert settled.reached is reached
     assert settled.state["free"]["scm"] == free[-1] or not reached
     assert settled.seconds <= timeout + 3
@@ -124,34 +123,34 @@ def test_space_that_comes_back_late(
     [
         ([1000, 900], 0.0, 3.0),  # enough
         ([1000, 300, 300, 400, 600], 3.0, 12.0),  # it comes
-        ([1000, 300], settle.LATE, settle.LATE + 6.0),  # it does not
-        ([1000, *range(10, 490)], settle.LONGEST, settle.LONGEST + 6.0),  # too slowly
+        ([1000, 300], state.LATE, state.LATE + 6.0),  # it does not
+        ([1000, *range(10, 490)], state.LONGEST_WAIT, state.LONGEST_WAIT + 6.0),  # too slowly
         ([300], 0.0, 3.0),  # nobody knows of more
     ],
 )
 def test_space_of_an_earlier_attachment(
     monkeypatch: pytest.MonkeyPatch, looks: list[int], at_least: float, at_most: float
 ) -> None:
-    monkeypatch.setattr(settle, "_most", {})
+    monkeypatch.setattr(state, "_most", {})
     at_looks(monkeypatch, *looks)
     said: list[str] = []
     for _ in looks[:2]:
-        began = settle.time.monotonic()
-        pool = settle.returned(Client(), "bench", said.append)
-        took = settle.time.monotonic() - began
+        began = state.time.monotonic()
+        pool = state.returned(Client(), "bench", said.append)
+        took = state.time.monotonic() - began
     assert at_least <= took <= at_most
     assert bool(said) is (at_least > 0)
-    assert daos_facts.free(pool).bytes in looks[1:] or looks == [300]
+    assert daos_state.free_space(pool).bytes in looks[1:] or looks == [300]
 
 
 def test_bulk_data_goes_to_nvme() -> None:
     told = answer("daos-pool-query")["response"]
     pool = Pool.model_validate(told)
-    assert daos_facts.free(pool).bytes == told["tier_stats"][0]["free"]
+    assert daos_state.free_space(pool).bytes == told["tier_stats"][0]["free"]
     told["tier_stats"][1] |= {"total": 10**13, "free": 9 * 10**12}
-    assert daos_facts.free(Pool.model_validate(told)).bytes == 9 * 10**12
+    assert daos_state.free_space(Pool.model_validate(told)).bytes == 9 * 10**12
     told["tier_stats"] = None
-    assert daos_facts.free(Pool.model_validate(told)).bytes is None
+    assert daos_state.free_space(Pool.model_validate(told)).bytes is None
 
 
 @pytest.mark.parametrize(
@@ -178,7 +177,7 @@ def test_counters_only_where_the_bytes_are_seen(
             "rank_uris": [{"rank": rank, "uri": uri} for rank, uri in enumerate(uris)],
         }
     )
-    details = {"provider": provider, "servers": daos_facts.servers(system)}
+    details = {"provider": provider, "servers": daos_state.servers(system)}
     counters = DaosDfs.counters(DfsAccess("daos-dfs", "a", details, "bench", "x"))
     names = ("network_received_bytes", "network_sent_bytes") if counted else ()
     assert counters == dict.fromkeys(names, 100.0)  # of one interface

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.daos import together
+from fsmatrix.backends.daos import libraries
 
 MPI = """
 import ctypes, mmap, os, types
@@ -24,8 +24,8 @@ NO_DAOS = "ctypes.CDLL = load\n"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An mpi4py of this test, instead of the real one."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.delenv(together.PATH, raising=False)
-    together._clash.cache_clear()
+    monkeypatch.delenv(libraries.MPI_PATH, raising=False)
+    libraries._clash.cache_clear()
     return tmp_path
 
 
@@ -35,9 +35,9 @@ def mpi(folder: Path, *lines: str) -> None:
 
 def test_folders_that_keep_mpi_from_loading(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mpi(folder, NO_MPI + '("cannot load MPI library")')
-    assert together.clash() == ""
-    monkeypatch.setenv(together.PATH, "/opt/daos/lib64:/opt/x")
-    reason = together.clash()
+    assert libraries.mpi_clash() == ""
+    monkeypatch.setenv(libraries.MPI_PATH, "/opt/daos/lib64:/opt/x")
+    reason = libraries.mpi_clash()
     assert "MPI does not load with LD_LIBRARY_PATH=/opt/daos/lib64:/opt/x" in reason
     assert "cannot load MPI library" in reason
     assert "Unset LD_LIBRARY_PATH" in reason
@@ -46,20 +46,20 @@ def test_folders_that_keep_mpi_from_loading(folder: Path, monkeypatch: pytest.Mo
 @pytest.mark.needs("compiler")
 def test_mpi_that_keeps_daos_from_loading(folder: Path, double: Path) -> None:
     mpi(folder)
-    assert together.clash(str(double)) == ""
-    together._clash.cache_clear()
+    assert libraries.mpi_clash(str(double)) == ""
+    libraries._clash.cache_clear()
     mpi(folder, NO_DAOS)
-    reason = together.clash(str(double))
+    reason = libraries.mpi_clash(str(double))
     assert "libdaos does not load beside MPI" in reason
     assert "FABRIC_1.7" in reason
 
 
 def test_what_is_not_there_at_all_is_no_clash(folder: Path) -> None:
     mpi(folder)
-    assert together.clash(str(folder)) == ""
-    together._clash.cache_clear()
+    assert libraries.mpi_clash(str(folder)) == ""
+    libraries._clash.cache_clear()
     mpi(folder, 'raise ImportError("no MPI at all")')
-    assert together.clash(str(folder)) == ""
+    assert libraries.mpi_clash(str(folder)) == ""
 
 
 def test_mpi_that_is_silently_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,10 +74,10 @@ def test_mpi_that_is_silently_another(folder: Path, monkeypatch: pytest.MonkeyPa
         f"with open({str(own)!r} if own else {str(other)!r}) as library:",
         "    pages = mmap.mmap(library.fileno(), 0, prot=mmap.PROT_READ)",
     )
-    assert together.clash() == ""
-    monkeypatch.setenv(together.PATH, "/opt/daos/lib64")
-    reason = together.clash()
+    assert libraries.mpi_clash() == ""
+    monkeypatch.setenv(libraries.MPI_PATH, "/opt/daos/lib64")
+    reason = libraries.mpi_clash()
     assert f"mpi4py takes {other} without a word, since {own} does not load" in reason
     assert "Unset LD_LIBRARY_PATH" in reason
-    monkeypatch.setenv(together.PATH, f"/opt/daos/lib64:{other.parent}")
-    assert together.clash() == ""
+    monkeypatch.setenv(libraries.MPI_PATH, f"/opt/daos/lib64:{other.parent}")
+    assert libraries.mpi_clash() == ""

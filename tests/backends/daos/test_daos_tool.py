@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from fsmatrix.backends.access import DfsAccess
 from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.daos import tools
+from fsmatrix.backends.daos import tools as daos_tool
+from fsmatrix.backends.daos import tools as daos_tools
 from fsmatrix.backends.daos.dfs import DaosDfs
-from fsmatrix.backends.daos.tools import agent
-from fsmatrix.backends.daos.tools import client as daos_client
-from fsmatrix.backends.daos.tools import tool as daos_tool
-from fsmatrix.backends.daos.tools.client import Client
+from fsmatrix.backends.daos.tools import Client
 from fsmatrix.backends.errors import BackendError, NoAnswer, ToolError
 from tests.backends import daos_agent_double
 from tests.backends.daos_standin import DATA, THEIRS, Standin, answer, daos, details, impatient
@@ -34,7 +34,7 @@ def test_recorded_answers_are_understood(standin: Standin) -> None:
     assert container.container_uuid == THEIRS["uuid"]
     assert container.chunk_size == answer("daos-container-query")["response"]["chunk_size"]
     assert Client().system_query().fabric_provider == "ofi+tcp"
-    assert daos_client.version() == (DATA / "daos-version.txt").read_text().strip()
+    assert daos_tools.daos_version() == (DATA / "daos-version.txt").read_text().strip()
     assert Client().properties("bench", "posix1")["rd_fac"] == "rd_fac0"
     assert Client().container_query("bench", "none") is None
 
@@ -55,16 +55,16 @@ def test_the_agent_s_system_is_the_one_of_the_options(standin: Standin) -> None:
 def test_missing_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, context: ProvisionContext
 ) -> None:
-    monkeypatch.setattr(daos_client, "TOOL", "no-such-daos")
+    monkeypatch.setattr(daos_tools, "DAOS", "no-such-daos")
     with pytest.raises(ToolError, match="install the DAOS client and start daos_agent"):
         Client().pool_query("bench")
     usable = DaosDfs.check()
     assert not usable.ok
-    assert usable.reason == daos_client.MISSING
-    assert daos().refusal() == daos_client.MISSING
+    assert usable.reason == daos_tools.NO_DAOS
+    assert daos().refusal() == daos_tools.NO_DAOS
     space = daos().space()
     assert (space.bytes, space.inodes) == (None, None)
-    assert daos_client.MISSING in space.source
+    assert daos_tools.NO_DAOS in space.source
     with pytest.raises(BackendError, match="install"):
         daos().provision({}, context)
     assert context.journal.pending() == []
@@ -165,8 +165,8 @@ def test_a_slow_answer_is_told_from_none(standin: Standin, agent_folder: Path) -
 
 def test_an_agent_that_answers(agent_folder: Path) -> None:
     with daos_agent_double.running(agent_folder) as received:
-        agent.require()
-        agent.require()
+        tools.require_agent()
+        tools.require_agent()
     assert received[:2] == [b"", b""], "asked each time, and nothing is sent to an agent"
 
 
@@ -175,22 +175,22 @@ def test_no_agent_a_stale_one_and_one_that_hangs(
 ) -> None:
     place = re.escape(f"{agent_folder}/daos_agent.sock")
     with pytest.raises(BackendError, match=f"daos_agent on .* does not run: .* {place}"):
-        agent.require()
-    monkeypatch.setattr(agent, "PATIENCE", 0.2)
+        tools.require_agent()
+    monkeypatch.setattr(tools, "AGENT_PATIENCE", 0.2)
     with (
         daos_agent_double.listening(agent_folder),
         pytest.raises(BackendError, match=f"daos_agent on .* hangs: at its socket {place}"),
     ):
-        agent.require()
+        tools.require_agent()
     with pytest.raises(BackendError, match=f"daos_agent on .* has died: .* {place}"):
-        agent.require()
+        tools.require_agent()
 
 
 def test_an_agent_that_hangs_keeps_no_command_waiting(
     standin: Standin, agent_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """libdaos would wait for ever: the tool is not even started."""
-    monkeypatch.setattr(agent, "PATIENCE", 0.2)
+    monkeypatch.setattr(tools, "AGENT_PATIENCE", 0.2)
     (agent_folder / "daos_agent.sock").rename(agent_folder / "moved")
     with daos_agent_double.listening(agent_folder):
         assert "hangs: at its socket" in DaosDfs.check().reason
@@ -215,10 +215,10 @@ def test_a_tool_that_could_not_begin_is_called_again(
 
     monkeypatch.setattr(daos_tool, "_ask_once", once)
     if late < tries:
-        assert daos_tool.ask(["daos"], 60.0) == {}
+        assert daos_tool.ask_tool(["daos"], 60.0) == {}
     else:
         with pytest.raises(daos_tool.DaosError, match="initialize"):
-            daos_tool.ask(["daos"], 60.0)
+            daos_tool.ask_tool(["daos"], 60.0)
     assert len(asked) == tries
     assert asked == sorted(asked, reverse=True)
     assert asked[0] == 60.0

@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.daos import libraries
-from fsmatrix.backends.daos.mounts import interception
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system import elf
 from tests.backends.daos.test_backend_dfuse import dfuse
 from tests.backends.daos_standin import Standin
 
@@ -66,37 +64,39 @@ def static_program(folder: Path) -> Path:
 
 # -- which libraries ---------------------------------------------------------------------------
 def test_a_library_of_ours_may_be_loaded(library: Path) -> None:
-    assert interception.find("ioil", str(library)) == str(library)
-    given = interception.environment("ioil", str(library))
+    assert libraries.find_interception("ioil", str(library)) == str(library)
+    given = libraries.interception_environment("ioil", str(library))
     assert given == {"LD_PRELOAD": str(library), "D_IL_REPORT": "0"}
-    assert interception.environment("pil4dfs", "/l.so")["D_IL_REPORT"] == "1"
-    assert interception.environment("none", "") == {}
+    assert libraries.interception_environment("pil4dfs", "/l.so")["D_IL_REPORT"] == "1"
+    assert libraries.interception_environment("none", "") == {}
 
 
 def test_which_libraries_may_not_be_loaded(library: Path, tmp_path: Path) -> None:
     library.chmod(0o666)
-    assert "can be written to by others (mode 666)" in interception.distrust(str(library))
+    assert "can be written to by others (mode 666)" in libraries.program_distrust(str(library))
     library.chmod(0o755)
-    assert interception.distrust(str(library)) == ""
+    assert libraries.program_distrust(str(library)) == ""
     for odd in ("libioil.so", f"{library}:/tmp/x.so", "/a b.so", "/$ORIGIN/x.so", "/a\0b"):
-        assert "is no absolute path without" in interception.distrust(odd)
-    assert "No such file" in interception.distrust(str(tmp_path / "no.so"))
+        assert "is no absolute path without" in libraries.program_distrust(odd)
+    assert "No such file" in libraries.program_distrust(str(tmp_path / "no.so"))
     (tmp_path / "text.so").write_text("no library")
-    assert "is no shared library" in interception.distrust(str(tmp_path / "text.so"))
-    assert "is no regular file" in interception.distrust(str(tmp_path))
+    assert "is no shared library" in libraries.program_distrust(str(tmp_path / "text.so"))
+    assert "is no regular file" in libraries.program_distrust(str(tmp_path))
     with pytest.raises(BackendError, match=r"interception_library: .*no shared library"):
-        interception.find("ioil", str(tmp_path / "text.so"))
+        libraries.find_interception("ioil", str(tmp_path / "text.so"))
     open_folder = tmp_path / "open"
     open_folder.mkdir()
     open_folder.chmod(0o777)
     shutil.copy(library, open_folder)
-    assert "can be written to by others" in interception.distrust(str(open_folder / library.name))
+    assert "can be written to by others" in libraries.program_distrust(
+        str(open_folder / library.name)
+    )
 
 
 @pytest.mark.setuid
 def test_a_library_of_somebody_else(library: Path) -> None:
     os.chown(library, 65534, 65534)
-    assert "belongs to nobody" in interception.distrust(str(library))
+    assert "belongs to nobody" in libraries.program_distrust(str(library))
 
 
 def test_where_it_is_looked_for(
@@ -104,10 +104,10 @@ def test_where_it_is_looked_for(
 ) -> None:
     monkeypatch.setattr(libraries, "_SYSTEM", ())
     monkeypatch.setenv("LD_LIBRARY_PATH", f"relative::/no-such:{tmp_path}")
-    assert interception.find("ioil") == str(library)
+    assert libraries.find_interception("ioil") == str(library)
     monkeypatch.delenv("LD_LIBRARY_PATH")
     with pytest.raises(BackendError, match=r"no libioil\.so in LD_LIBRARY_PATH, beside dfuse"):
-        interception.find("ioil")
+        libraries.find_interception("ioil")
     (tmp_path / "prefix/bin").mkdir(parents=True)
     (tmp_path / "prefix/lib64").mkdir()
     program = tmp_path / "prefix/bin/dfuse"
@@ -115,23 +115,23 @@ def test_where_it_is_looked_for(
     program.chmod(0o755)
     beside = Path(shutil.copy(library, tmp_path / "prefix/lib64"))
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    assert interception.find("ioil") == str(beside)
+    assert libraries.find_interception("ioil") == str(beside)
 
 
 # -- which programs ----------------------------------------------------------------------------
 def test_programs_that_no_library_is_put_into(tmp_path: Path) -> None:
     python = str(Path(sys.executable).resolve())
-    assert elf.preload_refusal(python) == ""
-    assert "is statically linked" in elf.preload_refusal(str(static_program(tmp_path)))
+    assert libraries.preload_refusal(python) == ""
+    assert "is statically linked" in libraries.preload_refusal(str(static_program(tmp_path)))
     own = Path(shutil.copy(python, tmp_path / "own"))
     own.chmod(0o4755)
-    assert "other rights than its caller's" in elf.preload_refusal(str(own))
+    assert "other rights than its caller's" in libraries.preload_refusal(str(own))
     script = tmp_path / "wrapper"
     script.write_text("#!/bin/sh\nexec ior\n")
-    assert elf.preload_refusal(str(script)) == ""
-    assert "cannot be looked at" in elf.preload_refusal(str(tmp_path / "no"))
+    assert libraries.preload_refusal(str(script)) == ""
+    assert "cannot be looked at" in libraries.preload_refusal(str(tmp_path / "no"))
     (tmp_path / "torn").write_bytes(b"\x7fELF\2\1")
-    assert "cannot be looked at" in elf.preload_refusal(str(tmp_path / "torn"))
+    assert "cannot be looked at" in libraries.preload_refusal(str(tmp_path / "torn"))
 
 
 @pytest.mark.needs("compiler")
@@ -140,7 +140,7 @@ def test_a_program_that_was_linked_statically(tmp_path: Path) -> None:
     argv = ["cc", "-static", "-nostdlib", "-Wl,-e,main", "-x", "c", "-", "-o"]
     done = subprocess.run([*argv, str(tmp_path / "s")], input=source, text=True, check=False)
     assert done.returncode == 0
-    assert "is statically linked" in elf.preload_refusal(str(tmp_path / "s"))
+    assert "is statically linked" in libraries.preload_refusal(str(tmp_path / "s"))
 
 
 def test_what_the_backend_refuses(
@@ -162,15 +162,15 @@ def test_what_the_backend_refuses(
 
 # -- what they say -----------------------------------------------------------------------------
 def test_the_sums_of_libioil() -> None:
-    seen = interception.counted("ioil", ["", IOIL, IOIL])
+    seen = libraries.counted("ioil", ["", IOIL, IOIL])
     assert (seen.library, seen.summaries) == ("ioil", 4)
     assert seen.calls == {"read": 26, "write": 8}
-    nothing = interception.counted("ioil", ["some text\n"])
+    nothing = libraries.counted("ioil", ["some text\n"])
     assert (nothing.summaries, dict(nothing.calls)) == (0, {"read": 0, "write": 0})
 
 
 def test_the_sums_of_libpil4dfs() -> None:
-    seen = interception.counted("pil4dfs", [PIL4DFS])
+    seen = libraries.counted("pil4dfs", [PIL4DFS])
     assert seen.summaries == 2
     assert seen.calls == {"read": 5, "write": 7, "open": 2, "opendir": 1, "mmap": 0}
-    assert interception.counted("pil4dfs", []).calls == {}
+    assert libraries.counted("pil4dfs", []).calls == {}

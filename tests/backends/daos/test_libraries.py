@@ -32,22 +32,22 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_libraries_beside_the_tool_are_used(prefix: Path) -> None:
-    assert libraries.folder("") == str(prefix / "lib64")
+    assert libraries.library_folder("") == str(prefix / "lib64")
 
 
 def test_what_the_loader_finds_comes_first(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libraries, "of_loader", lambda name: iter([prefix / "lib64" / name]))
-    assert libraries.folder("") == ""
+    assert libraries.library_folder("") == ""
 
 
 def test_the_loaders_own_path_comes_first(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", f"relative:{prefix}/lib64")
-    assert libraries.folder("") == ""
+    assert libraries.library_folder("") == ""
 
 
 def test_no_libraries_are_left_to_the_loader_to_miss(prefix: Path) -> None:
     shutil.rmtree(prefix / "lib64")
-    assert libraries.folder("") == ""
+    assert libraries.library_folder("") == ""
 
 
 @pytest.mark.parametrize("given", [True, False])
@@ -56,11 +56,11 @@ def test_libraries_that_others_can_change_are_not_loaded(prefix: Path, given: bo
     (prefix / "lib64/libdfs.so").chmod(0o777)
     folder = str(prefix / "lib64") if given else ""
     with pytest.raises(BackendError, match=r"library: .*libdfs.so can be written to by others"):
-        libraries.folder(folder)
+        libraries.library_folder(folder)
     refusal = DaosDfs(DaosDfsOptions(pool="p", library=folder)).refusal()
     assert "libdfs.so can be written to by others" in refusal
 
 
 def test_a_folder_without_libraries_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match=r"library: .*libdaos.so.2: No such file"):
-        libraries.folder(str(tmp_path))
+        libraries.library_folder(str(tmp_path))

@@ -17,13 +17,12 @@ from hypothesis import strategies as st
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import journal, tree
 from fsmatrix.backends.journal import journal as module
-from fsmatrix.backends.journal.identity import FILE, VARIABLE, identity
 from fsmatrix.backends.journal.journal import Journal, undo_pending
-from fsmatrix.backends.journal.proof import KINDS
+from fsmatrix.backends.journal.proof import FILE, KINDS, VARIABLE, identity
 from fsmatrix.backends.journal.tree import marker_of
 from fsmatrix.backends.local import images
 from fsmatrix.backends.local.mounts import mounting
-from fsmatrix.backends.system import loopdev, mounts, signature
+from fsmatrix.backends.system import devices, mounts
 from tests.backends.journal.stores import TAG, Store, left
 
 WHY_NOT = mounting.root_refusal() or images.loop_refusal()
@@ -41,15 +40,15 @@ def their_tmpfs(theirs: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def their_loop(theirs: Path) -> Iterator[loopdev.Backing]:
+def their_loop(theirs: Path) -> Iterator[devices.Backing]:
     image = theirs / f"{TAG}.img"
     image.write_bytes(bytes(1 << 20))
     argv = ["losetup", "--find", "--show", str(image)]
     device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
-    behind = loopdev.backing(device)
+    behind = devices.loop_backing(device)
     assert behind is not None
     yield behind
-    assert loopdev.backing(device) == behind
+    assert devices.loop_backing(device) == behind
     subprocess.run(["losetup", "--detach", device], check=True)
 
 
@@ -79,32 +78,32 @@ class TestMounts:
         store.undo()
         assert mounts.mounted_at(their_tmpfs) is not None
 
-    def test_foreign_loop_stays(self, store: Store, their_loop: loopdev.Backing) -> None:
+    def test_foreign_loop_stays(self, store: Store, their_loop: devices.Backing) -> None:
         numbers = {"inode": their_loop.inode, "filesystem": their_loop.filesystem}
         store.forge("loop", image=their_loop.file, device=their_loop.device, **numbers)
         assert left(store.undo())
 
     def test_foreign_loop_under_a_name_of_ours_stays(
-        self, store: Store, their_loop: loopdev.Backing
+        self, store: Store, their_loop: devices.Backing
     ) -> None:
         numbers = {"inode": their_loop.inode, "filesystem": their_loop.filesystem}
         store.forge("loop", image=str(store.state / "t" / f"{TAG}.img"), **numbers)
         assert left(store.undo())
 
     def test_foreign_device_keeps_its_signature(
-        self, store: Store, their_loop: loopdev.Backing
+        self, store: Store, their_loop: devices.Backing
     ) -> None:
         device = their_loop.device
         subprocess.run(["mkfs.ext4", "-q", device], check=True)
-        (found,) = signature.signatures(device)
+        (found,) = devices.signatures(device)
         store.forge("device", device=device, uuid=found.uuid, target="t")
         assert left(store.undo())
         assert left(store.undo(devices={"t": device}))  # a forged plan names it, too
         assert left(store.undo(devices={"other": device}))
-        assert signature.signatures(device) == [found]
+        assert devices.signatures(device) == [found]
 
     def test_our_file_system_on_a_named_device_goes(
-        self, store: Store, their_loop: loopdev.Backing
+        self, store: Store, their_loop: devices.Backing
     ) -> None:
         uuid, device = store.journal.identity.new_uuid(), their_loop.device
         subprocess.run(["mkfs.ext4", "-q", "-U", uuid, device], check=True)
@@ -292,7 +291,7 @@ def test_malformed_line_is_named(store: Store, line: str) -> None:
 
 
 def test_environment_of_a_process_is_proof(store: Store) -> None:
-    from fsmatrix.backends.journal.identity import carries
+    from fsmatrix.backends.journal.proof import carries
 
     own = store.journal.identity
     with subprocess.Popen(["sleep", "60"], env=own.environment) as ours:

@@ -9,8 +9,8 @@ from typing import Any
 
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal, undo_pending
-from fsmatrix.backends.local.devices.backend import Devices
 from fsmatrix.backends.local.devices.emulated import DevicesOptions
+from fsmatrix.backends.local.devices.several import Devices
 from fsmatrix.backends.system import mounts
 
 MIB = 1 << 20

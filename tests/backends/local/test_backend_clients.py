@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.errors import ToolError
-from fsmatrix.backends.local import clients
+from fsmatrix.backends.local import underneath
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount, parse_mountinfo
 from fsmatrix.backends.system.tools import Quota, parse_quota
@@ -73,16 +73,16 @@ def test_mountinfo_fields() -> None:
     ],
 )
 def test_recognised_by_type(point: str, name: str | None) -> None:
-    client = clients.recognise(mounts()[point].fstype)
+    client = underneath.recognise(mounts()[point].fstype)
     assert (client.name if client else None) == name
 
 
 def test_recognised_by_magic_number() -> None:
-    found = clients.recognise("something", 0x0BD00BD0)
+    found = underneath.recognise("something", 0x0BD00BD0)
     assert found is not None
     assert found.name == "lustre"
-    assert clients.recognise("ext4", 0xEF53) is None
-    assert clients.recognise_at("/proc", parse_mountinfo(MOUNTINFO)[0]) is None
+    assert underneath.recognise("ext4", 0xEF53) is None
+    assert underneath.recognise_at("/proc", parse_mountinfo(MOUNTINFO)[0]) is None
 
 
 def test_tools_are_asked_and_their_failures_recorded(
@@ -92,18 +92,18 @@ def test_tools_are_asked_and_their_failures_recorded(
     script(tmp_path / "mmlsattr", "sleep 60")
     script(tmp_path / "mmlsfs", 'echo "fs: $1"')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(clients, "DEADLINE", 0.5)
-    lustre, gpfs, beegfs = clients.CLIENTS[:3]
+    monkeypatch.setattr(underneath, "DEADLINE", 0.5)
+    lustre, gpfs, beegfs = underneath.CLIENTS[:3]
 
-    facts = clients.client_facts(lustre, "/lustre/scratch/x", mounts()["/lustre/scratch"])
+    facts = underneath.client_facts(lustre, "/lustre/scratch/x", mounts()["/lustre/scratch"])
     assert facts["network_filesystem"] == "lustre"
     assert facts["striping"] == "args: getstripe -d /lustre/scratch/x"
     assert "mountstats" not in facts  # NFS's
     assert "failed (3): broken" in facts["targets"]["error"]
-    facts = clients.client_facts(gpfs, "/gpfs/work/x", mounts()["/gpfs/work"])
+    facts = underneath.client_facts(gpfs, "/gpfs/work/x", mounts()["/gpfs/work"])
     assert "did not end within 0.5 s" in facts["attributes"]["error"]
     assert facts["filesystem_settings"] == "fs: work"
-    facts = clients.client_facts(beegfs, "/mnt/beegfs/x", mounts()["/mnt/beegfs"])
+    facts = underneath.client_facts(beegfs, "/mnt/beegfs/x", mounts()["/mnt/beegfs"])
     assert facts["striping"] == {"error": "beegfs-ctl is not installed"}
 
 
@@ -115,13 +115,13 @@ def script(path: Path, text: str) -> None:
 def test_mountstats_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "mountstats"
     file.write_text(MOUNTSTATS)
-    monkeypatch.setattr(clients, "MOUNTSTATS", file)
-    section = clients.mountstats_of("/home")
+    monkeypatch.setattr(underneath, "MOUNTSTATS", file)
+    section = underneath.mountstats_of("/home")
     assert isinstance(section, str)
     assert section.splitlines()[0].endswith("statvers=1.1")
     assert "bytes:\t1024 2048" in section
     assert "proc" not in section
-    assert "error" in clients.mountstats_of("/nowhere")
+    assert "error" in underneath.mountstats_of("/nowhere")
 
 
 def test_quota_listing() -> None:

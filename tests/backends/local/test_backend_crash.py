@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.journal.journal import undo_pending
-from fsmatrix.backends.system import loopdev, mounts
+from fsmatrix.backends.system import devices as loopdev
+from fsmatrix.backends.system import mounts
 
 NAMES = ("xfs", "ext4", "tmpfs", "directory")
 pytestmark = [pytest.mark.loop, pytest.mark.needs(*NAMES)]
@@ -71,7 +72,7 @@ def test_everything_mounted_and_killed(tmp_path: Path) -> None:
         assert len(mounts.mounted_below(base)) == 3
         devices = [line.split()[2] for line in killed.stdout.splitlines() if "/dev/" in line]
         assert len(devices) == 2
-        images = {device: loopdev.backing(device) for device in devices}
+        images = {device: loopdev.loop_backing(device) for device in devices}
 
         said = undo_pending(base / "journals")
 
@@ -79,12 +80,12 @@ def test_everything_mounted_and_killed(tmp_path: Path) -> None:
         assert mounts.mounted_below(base) == []
         for device, behind in images.items():
             assert behind is not None
-            assert loopdev.backing(device) != behind
+            assert loopdev.loop_backing(device) != behind
             assert not Path(behind.file).exists()
         assert sorted(path.name for path in (base / "user").iterdir()) == ["folder", "sentinel"]
         assert [path.name for path in (base / "state/xfs").iterdir()] == ["sentinel.img"]
         assert all(sentinel.read_text() == "keep" for sentinel in sentinels)
-        behind = loopdev.backing(theirs)
+        behind = loopdev.loop_backing(theirs)
         assert behind is not None
         assert behind.file == str(their_image)
         assert undo_pending(base / "journals") == []
@@ -121,7 +122,7 @@ module.Journal._append = append
 
 def test_mount_in_use_is_left_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mounts, "PATIENCE", 0.2)
-    monkeypatch.setattr(loopdev, "PATIENCE", 0.2)
+    monkeypatch.setattr(loopdev, "DETACH_PATIENCE", 0.2)
     base = tmp_path.resolve()
     (base / "user").mkdir()
     argv = [sys.executable, "-P", "-c", CONDUCTOR, str(base), "leave"]

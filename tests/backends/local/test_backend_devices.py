@@ -15,11 +15,10 @@ from pydantic import ValidationError
 from fsmatrix.backends.access import PathsAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.local.devices.backend import FACTOR, Devices
 from fsmatrix.backends.local.devices.emulated import DevicesOptions
-from fsmatrix.backends.system import mounts
-from fsmatrix.backends.system.cgroups import throttle
-from fsmatrix.backends.system.cgroups.throttle import Hierarchy, Limits
+from fsmatrix.backends.local.devices.several import FACTOR, Devices
+from fsmatrix.backends.system import cgroups, mounts
+from fsmatrix.backends.system.cgroups import Hierarchy, Limits
 from tests.backends.local.devices_target import (
     BOTH,
     MIB,
@@ -116,20 +115,20 @@ def test_limits_are_read_as_both_versions_write_them(tmp_path: Path) -> None:
     (first / "blkio.throttle.read_iops_device").write_text("7:10 5\n7:1 600\n")
     (second / "io.max").write_text("7:10 riops=5\n7:1 rbps=max wbps=max riops=600 wiops=max\n")
     for folder in (first, second):
-        assert throttle.limits_of(folder, "7:1") == Limits(read_operations=600)
-        assert throttle.limits_of(folder, "7:2") == Limits()
+        assert cgroups.drive_limits_of(folder, "7:1") == Limits(read_operations=600)
+        assert cgroups.drive_limits_of(folder, "7:2") == Limits()
 
 
 def test_own_cgroup_must_be_one_that_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(throttle, "PROC_SELF", tmp_path / "cgroup")
+    monkeypatch.setattr(cgroups, "PROC_SELF", tmp_path / "cgroup")
     (tmp_path / "cgroup").write_text("7:blkio:/a/b\n0::/c\n")
     with pytest.raises(BackendError, match=f"{tmp_path}/a/b of this process cannot limit"):
-        throttle.own(Hierarchy(1, tmp_path, "blkio"))
+        cgroups.own(Hierarchy(1, tmp_path, "blkio"))
     (tmp_path / "c").mkdir()
     (tmp_path / "c/io.max").touch()
-    assert throttle.own(Hierarchy(2, tmp_path, "io")) == tmp_path / "c"
+    assert cgroups.own(Hierarchy(2, tmp_path, "io")) == tmp_path / "c"
 
 
 # -- directories on devices of the user's --------------------------------------------------------

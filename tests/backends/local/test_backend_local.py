@@ -24,7 +24,7 @@ from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.proof import PlannedPaths
 from fsmatrix.backends.local.local import LocalBackend
 from fsmatrix.backends.local.mounts import mounting
-from fsmatrix.backends.system import loopdev, mounts, signature, tools
+from fsmatrix.backends.system import devices, mounts, tools
 from fsmatrix.results.units import parse_size
 
 MIB = 1 << 20
@@ -96,7 +96,7 @@ def test_whole_life(name: str, context: ProvisionContext) -> None:
     local.unmount(access, context.journal)  # harmless
     assert "nothing is mounted" in local.health(access)[0]
     local.release(access, context)
-    assert loopdev.backing(access.details["device"]) is None or not loopdev.attached_to(
+    assert devices.loop_backing(access.details["device"]) is None or not devices.loops_attached_to(
         *_image(access)
     )
     local.finish(context)
@@ -198,7 +198,7 @@ def test_bypass_is_refused_without_direct_io(
     context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     local = backend("ext4", direct_io="preferred")
-    monkeypatch.setattr(loopdev, "direct_io", lambda *_: False)
+    monkeypatch.setattr(devices, "loop_direct_io", lambda *_: False)
     access = local.provision({}, context)
     assert access.details["direct_io"] is False
     local.mount(access, context.journal)
@@ -285,7 +285,7 @@ def test_empty_device_is_formatted_and_left_empty(context: ProvisionContext, dis
         local.release(access, context)
     assert "carries ext4" in backend("ext2", device=disk).refusal()
     local.finish(context)
-    assert signature.signatures(disk) == []
+    assert devices.signatures(disk) == []
     assert context.journal.pending() == []
 
 
@@ -295,26 +295,26 @@ def test_device_of_a_crash_is_wiped_by_uuid_only(
     local = backend("ext4", device=disk)
     local.provision({}, context)
     uuid = context.journal.pending("device")[0].facts["uuid"]
-    assert signature.signatures(disk)[0].uuid == uuid
+    assert devices.signatures(disk)[0].uuid == uuid
     named = PlannedPaths(devices={"target": disk})
     assert f"erased our file system on {disk}" in undo_pending(tmp_path / "journals", named)
     subprocess.run(["mkfs.ext4", "-q", "-F", disk], check=True)
     context.journal.begin("device", device=disk, uuid=uuid, target="target")
     assert undo_pending(tmp_path / "journals", named) == []
-    assert [found.type for found in signature.signatures(disk)] == ["ext4"]  # somebody else's
+    assert [found.type for found in devices.signatures(disk)] == ["ext4"]  # somebody else's
 
 
 def test_device_with_data_is_refused_even_with_its_serial(
     context: ProvisionContext, disk: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(signature, "serial", lambda *_: "S1")
+    monkeypatch.setattr(devices, "serial", lambda *_: "S1")
     subprocess.run(["mkfs.ext2", "-q", "-F", disk], check=True)
     for options in ({}, {"serial": "S1"}):
         local = backend("ext4", device=disk, **options)
         assert "carries ext2" in local.refusal()
         with pytest.raises(BackendError, match="never formats a device with data"):
             local.provision({}, context)
-    assert [found.type for found in signature.signatures(disk)] == ["ext2"]
+    assert [found.type for found in devices.signatures(disk)] == ["ext2"]
 
 
 def test_partition_table_needs_the_serial(
@@ -324,7 +324,7 @@ def test_partition_table_needs_the_serial(
         device.seek(510)
         device.write(b"\x55\xaa")  # an empty DOS partition table
         os.fsync(device.fileno())
-    monkeypatch.setattr(signature, "serial", lambda *_: "S1")
+    monkeypatch.setattr(devices, "serial", lambda *_: "S1")
     assert "name its serial number" in backend("ext4", device=disk).refusal()
     assert "has the serial number 'S1'" in backend("ext4", device=disk, serial="S2").refusal()
     local = backend("ext4", device=disk, serial="S1")
@@ -332,7 +332,7 @@ def test_partition_table_needs_the_serial(
     local.mount(access, context.journal)
     local.release(access, context)
     local.finish(context)
-    assert signature.signatures(disk) == []
+    assert devices.signatures(disk) == []
 
 
 def test_swap_and_files_are_refused(disk: str, tmp_path: Path) -> None:

@@ -13,11 +13,9 @@ import pytest
 from fsmatrix.backends.access import DeviceAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.local.devices import emulated
-from fsmatrix.backends.local.devices.bare import backend
-from fsmatrix.backends.local.devices.bare.backend import Device, DeviceOptions
-from fsmatrix.backends.system import devices, loopdev
-from fsmatrix.backends.system.cgroups import throttle
+from fsmatrix.backends.local.devices import bare_device, emulated
+from fsmatrix.backends.local.devices.bare_device import Device, DeviceOptions
+from fsmatrix.backends.system import cgroups, devices
 from fsmatrix.suite.workloads.streams.pattern import SHARED
 from tests.backends.bare_devices import MIB, attached, bare, digest, out_of, provisioning
 
@@ -194,18 +192,18 @@ def test_emulated(context: ProvisionContext) -> None:
     assert target.overwrites(MIB) == ""
     access = target.provision({}, context)
     device = access.device
-    folder = throttle.own(throttle.hierarchy())
+    folder = cgroups.own(cgroups.drive_hierarchy())
     target.mount(access, context.journal)
-    rates = throttle.limits_of(folder, devices.number_of(device))
-    assert rates == throttle.Limits(read_operations=200, write_operations=100)
+    rates = cgroups.drive_limits_of(folder, devices.number_of(device))
+    assert rates == cgroups.Limits(read_operations=200, write_operations=100)
     assert target.describe(access)["managed"] is True
     target.unmount(access, context.journal)
-    assert throttle.limits_of(folder, devices.number_of(device)) == throttle.Limits()
+    assert cgroups.drive_limits_of(folder, devices.number_of(device)) == cgroups.Limits()
     target.release(access, context)
     assert (
-        loopdev.backing(device) is None
-        or loopdev.backing(device).file != access.details["emulated"]["image"]
+        devices.loop_backing(device) is None
+        or devices.loop_backing(device).file != access.details["emulated"]["image"]
     )  # type: ignore[union-attr]
     target.finish(context)
     assert list(context.state.iterdir()) == []
-    assert backend.Held.ALL == {}
+    assert bare_device.Held.ALL == {}

@@ -13,8 +13,8 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.local.devices.bare import claims
-from fsmatrix.backends.local.devices.bare.backend import DeviceOptions
+from fsmatrix.backends.local.devices import claims
+from fsmatrix.backends.local.devices.bare_device import DeviceOptions
 from tests.backends.bare_devices import (
     BLKPG_DELETE,
     MIB,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.local.mounts import caution
+from fsmatrix.backends.local import underneath
 from fsmatrix.backends.system.mounts import mount_of, parse_mountinfo
 from tests.suite.running import fsmatrix
 
@@ -65,7 +65,7 @@ def test_a_loop_mount_without_direct_io_is_said_and_the_command_cures_it(
     assert ("mount", str(place), text) in [(i["kind"], i["name"], i["version"]) for i in items]
     subprocess.run(cure.split(), check=True)
     assert not any("losetup" in note for note in notes(tmp_path, place, tmp_path))
-    assert not [*caution.of_mount(mount_of(place))]
+    assert not [*underneath.cautions_of_mount(mount_of(place))]
 
 
 @pytest.mark.loop
@@ -98,12 +98,12 @@ def test_an_image_in_memory_is_said(tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "none", str(place)], check=True)
     try:
         image = place / "folder" / "x.img"
-        assert [*caution.of_place(image)] == [
+        assert [*underneath.cautions_of_place(image)] == [
             f"{image} is in memory (tmpfs): no storage is measured; put it on a disk"
         ]
     finally:
         subprocess.run(["umount", str(place)], check=True)
-    assert not [*caution.of_place(image)]
+    assert not [*underneath.cautions_of_place(image)]
 
 
 @pytest.mark.root
@@ -120,7 +120,7 @@ def test_a_fuse_mount_is_said(tmp_path: Path) -> None:
     finally:
         os.close(daemon)  # else `umount` would wait for its answer
     try:
-        (said,) = caution.of_mount(mount_of(place))
+        (said,) = underneath.cautions_of_mount(mount_of(place))
     finally:
         subprocess.run(["umount", str(place)], check=True)
     assert said.startswith(f"{place} is a FUSE mount (fuse.sshfs)")
@@ -142,5 +142,5 @@ def test_a_network_mount_whose_server_is_this_machine_is_said(
     fstype: str, source: str, options: str, server: str
 ) -> None:
     line = f"30 20 0:50 / /mnt/n rw - {fstype} {source} rw,{options}"
-    said = " ".join(caution.of_mount(parse_mountinfo(line)[0]))
+    said = " ".join(underneath.cautions_of_mount(parse_mountinfo(line)[0]))
     assert (f"the server {server} of /mnt/n ({fstype}) is this machine" in said) == bool(server)

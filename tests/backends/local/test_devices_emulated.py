@@ -19,12 +19,11 @@ import pytest
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
-from fsmatrix.backends.local.devices.backend import FACTOR
 from fsmatrix.backends.local.devices.emulated import KIND, limits_refusal
+from fsmatrix.backends.local.devices.several import FACTOR
 from fsmatrix.backends.local.local import LocalBackend
-from fsmatrix.backends.system import devices, loopdev, mounts
-from fsmatrix.backends.system.cgroups import throttle
-from fsmatrix.backends.system.cgroups.throttle import Limits
+from fsmatrix.backends.system import cgroups, devices, mounts
+from fsmatrix.backends.system.cgroups import Limits
 from fsmatrix.results.evidence.target import of_environment
 from tests.backends.local.devices_target import (
     MIB,
@@ -76,7 +75,9 @@ def context(tmp_path: Path) -> Iterator[ProvisionContext]:
 
 
 def in_force(device: str) -> Limits:
-    return throttle.limits_of(throttle.own(throttle.hierarchy()), devices.number_of(device))
+    return cgroups.drive_limits_of(
+        cgroups.own(cgroups.drive_hierarchy()), devices.number_of(device)
+    )
 
 
 @pytest.mark.loop
@@ -121,7 +122,7 @@ class TestEmulated:
         assert in_force(made["device"]) == Limits()
         assert len(target.health(access)) == 2
         target.release(access, context)
-        assert loopdev.backing(made["device"]) is None
+        assert devices.loop_backing(made["device"]) is None
         target.finish(context)
         assert list(context.state.iterdir()) == []
         assert context.journal.pending() == []
@@ -168,14 +169,14 @@ class TestEmulated:
         access = target.provision({FACTOR: 1}, context)
         target.mount(access, context.journal)
         device = access.details["emulated"]["parts"][0]["device"]
-        folder, number = throttle.own(throttle.hierarchy()), devices.number_of(device)
-        throttle.limit(folder, number, Limits(read_operations=7))
+        folder, number = cgroups.own(cgroups.drive_hierarchy()), devices.number_of(device)
+        cgroups.limit_drive(folder, number, Limits(read_operations=7))
         with pytest.raises(BackendError, match="another limit than the recorded one"):
             target.unmount(access, context.journal)
         assert in_force(device) == Limits(read_operations=7)
         assert not mounts.mounted_below(context.state.resolve())  # all else was undone
         assert in_force(access.details["emulated"]["device"]) == Limits()
-        throttle.limit(folder, number, Limits())
+        cgroups.limit_drive(folder, number, Limits())
         target.release(access, context)
         target.finish(context)
 
@@ -184,10 +185,10 @@ class TestEmulated:
         image.write_bytes(bytes(MIB))
         argv = ["losetup", "--find", "--show", str(image)]
         device = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
-        folder, number = throttle.own(throttle.hierarchy()), devices.number_of(device)
+        folder, number = cgroups.own(cgroups.drive_hierarchy()), devices.number_of(device)
         limit = Limits(read_operations=900)
         try:
-            throttle.limit(folder, number, limit)
+            cgroups.limit_drive(folder, number, limit)
             journal = Journal(tmp_path / "journals/host.jsonl")
             for cgroup in (folder, tmp_path):
                 facts = {"device": device, "cgroup": str(cgroup), "limits": vars(limit)}
@@ -197,7 +198,7 @@ class TestEmulated:
             assert all("its limit stays" in line for line in report), report
             assert in_force(device) == limit
         finally:
-            throttle.limit(folder, number, Limits())
+            cgroups.limit_drive(folder, number, Limits())
             subprocess.run(["losetup", "--detach", device], check=True)
 
     def test_failing_mkfs_leaves_nothing(

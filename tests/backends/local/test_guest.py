@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.player.player import engine_name
-from fsmatrix.backends.testbed.ceph import testbed as ceph
+from fsmatrix.backends.testbed import ceph_testbed as ceph
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
 
@@ -148,7 +148,7 @@ def bed(stack: ExitStack, before: list[str], folder: Path) -> str:
     """Bring up a small Ceph in the namespace until `stack` ends; path of its ceph.conf."""
     head = (
         "import sys; "
-        "from fsmatrix.backends.testbed.ceph.testbed import CephTestbedOptions, down, up; "
+        "from fsmatrix.backends.testbed.ceph_testbed import CephTestbedOptions, down, up; "
     )
     make = (
         "o = CephTestbedOptions(nodes=1, osds_per_node=1, failure_domain='osd', pg_num=8, "

@@ -14,8 +14,7 @@ from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.local import images
-from fsmatrix.backends.system import loopdev
-from fsmatrix.backends.system.files import residency
+from fsmatrix.backends.system import devices, files
 
 MIB = 1 << 20
 
@@ -29,10 +28,10 @@ def context(tmp_path: Path) -> Iterator[ProvisionContext]:
     assert not [text for text in left if text.startswith("left alone")], left
 
 
-def unwritten(path: str | Path) -> list[residency.Span] | None:
+def unwritten(path: str | Path) -> list[files.Span] | None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return residency.unwritten(descriptor)
+        return files.unwritten(descriptor)
     finally:
         os.close(descriptor)
 
@@ -43,7 +42,7 @@ def test_unwritten_parts_of_a_file(tmp_path: Path) -> None:
     os.truncate(path, 10 * MIB)
     if unwritten(path) is None:
         pytest.skip("this file system does not tell its extents")
-    assert unwritten(path) == [residency.Span(0, 10 * MIB)]
+    assert unwritten(path) == [files.Span(0, 10 * MIB)]
     with path.open("r+b") as file:
         file.seek(MIB)
         file.write(b"x" * MIB)
@@ -139,23 +138,23 @@ def test_attach_is_direct_and_detach_frees(context: ProvisionContext) -> None:
     device, direct = images.attach(image, context.journal, "required")
     assert direct
     assert Path(f"/sys/block/{Path(device).name}/loop/dio").read_text().strip() == "1"
-    behind = loopdev.backing(device)
+    behind = devices.loop_backing(device)
     assert behind is not None
     assert behind.file == image.facts["path"]
     assert behind.inode == image.facts["inode"]
     images.detach(device, context.journal)
-    assert loopdev.backing(device) != behind
+    assert devices.loop_backing(device) != behind
     assert [entry.kind for entry in context.journal.pending()] == ["image"]
 
 
 @pytest.mark.loop
 def test_refused_direct_io(context: ProvisionContext, monkeypatch: pytest.MonkeyPatch) -> None:
     image = images.image_for(context, 8 * MIB)
-    monkeypatch.setattr(loopdev, "direct_io", lambda *_: False)
+    monkeypatch.setattr(devices, "loop_direct_io", lambda *_: False)
     with pytest.raises(BackendError, match="refuses direct I/O"):
         images.attach(image, context.journal, "required")
     facts = image.facts
-    assert loopdev.attached_to(facts["inode"], facts["filesystem"]) == []
+    assert devices.loops_attached_to(facts["inode"], facts["filesystem"]) == []
     assert context.journal.pending("loop") == []
     device, direct = images.attach(image, context.journal, "preferred")
     assert not direct
@@ -195,14 +194,14 @@ def test_only_our_own_loop_devices_are_detached(context: ProvisionContext, tmp_p
         done = undo_pending(tmp_path / "journals")
         assert f"detached {device} from {image.facts['path']}" in done
         assert f"removed image {image.facts['path']}" in done
-        behind = loopdev.backing(their_device)
+        behind = devices.loop_backing(their_device)
         assert behind is not None
         assert behind.file == str(theirs)
         # a journal that names their device, but our image, does not detach it either
         named = {"image": image.facts["path"], "device": their_device}
         context.journal.begin("loop", inode=1, filesystem=1, **named)
         undo_pending(tmp_path / "journals")
-        assert loopdev.backing(their_device) == behind
+        assert devices.loop_backing(their_device) == behind
     finally:
         subprocess.run(["losetup", "--detach", their_device], check=True)
     assert theirs.exists()

@@ -18,12 +18,12 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import images
-from fsmatrix.backends.local.devices.backend import Devices
 from fsmatrix.backends.local.devices.emulated import DevicesOptions
+from fsmatrix.backends.local.devices.several import Devices
 from fsmatrix.backends.local.directory import Directory, DirectoryOptions
 from fsmatrix.backends.local.tmpfs import Tmpfs, TmpfsOptions
-from fsmatrix.backends.system import signature, tools
-from fsmatrix.backends.system.files.trusted import shared_refusal
+from fsmatrix.backends.system import devices, tools
+from fsmatrix.backends.system.trusted import shared_refusal
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.suite.session.client.orphaned_sessions import Scratch
 from tests.suite.running import fsmatrix
@@ -187,8 +187,8 @@ def test_a_device_is_not_followed_by_a_link_of_theirs(place: Path) -> None:
     device = Path("/dev", next(Path("/sys/block").iterdir()).name)
     (place / "disk").symlink_to(device)
     os.chown(place / "disk", OTHER, OTHER, follow_symlinks=False)
-    assert signature.way_refusal(str(device)) == ""
-    assert "/dev/disk/by-id" in signature.way_refusal(str(place / "disk"))
+    assert devices.way_refusal(str(device)) == ""
+    assert "/dev/disk/by-id" in devices.way_refusal(str(place / "disk"))
 
 
 def test_root_loads_no_library_that_others_could_replace(place: Path) -> None:

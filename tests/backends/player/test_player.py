@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from fsmatrix.backends.player import content, player
+from fsmatrix.backends.player.base import INTERVALS, PlayerResult
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
-from fsmatrix.backends.player.result import INTERVALS, PlayerResult
 from tests import asking
 from tests.backends.playing import IMPLEMENTATIONS, Open, chunk, op
 from tests.waiting import PATIENCE

@@ -14,7 +14,7 @@ import pytest
 
 from fsmatrix.backends.player import content
 from fsmatrix.backends.player.ops import DRIVERS, Flag, Kind
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from fsmatrix.results.histogram import bin_of
 from tests.backends.ceph_places import DRIVER_NAMES, OBJECT, SEED, Place
 from tests.backends.playing import chunk, data_stream, facts, metadata_stream, op

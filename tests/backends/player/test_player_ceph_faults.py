@@ -14,11 +14,10 @@ import pytest
 
 from fsmatrix.backends.ceph.bindings.librados import IoCtx
 from fsmatrix.backends.player import content
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.base import PlayerOptions, PlayerResult
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.backends.player.player import open_player
-from fsmatrix.backends.player.result import PlayerResult
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from tests.backends.ceph_places import OBJECT, SEED, Place
 from tests.backends.playing import chunk, op
 from tests.waiting import PATIENCE

@@ -24,7 +24,7 @@ import pytest
 
 from fsmatrix.backends.ceph.libcephfs import NONBLOCKING
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from tests import ceph_beds
 from tests.waiting import PATIENCE
 

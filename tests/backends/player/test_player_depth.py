@@ -19,10 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.backends.player import content, player
-from fsmatrix.backends.player.base import Player, PlayerOptions
+from fsmatrix.backends.player.base import Player, PlayerOptions, PlayerResult
 from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import open_player
-from fsmatrix.backends.player.result import PlayerResult
 from fsmatrix.results.histogram import upper_edges
 from tests.backends.playing import chunk, op
 

@@ -16,7 +16,7 @@ from fsmatrix.backends.player import player
 from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Kind
 from fsmatrix.backends.player.player import engine_name, open_player, tsc_is_invariant
-from fsmatrix.backends.system.files import residency
+from fsmatrix.backends.system import files
 from tests import asking
 
 BOTH = ["c", "python"]
@@ -116,7 +116,7 @@ def test_engine_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def resident_bytes(path: Path) -> int | None:
     descriptor = os.open(path, os.O_RDWR)
     try:
-        return residency.resident(descriptor)
+        return files.resident_pages(descriptor)
     finally:
         os.close(descriptor)
 

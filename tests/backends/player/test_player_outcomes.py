@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fsmatrix.backends.player.base import Player, PlayerOptions
+from fsmatrix.backends.player.base import EVERIFY, Player, PlayerOptions
 from fsmatrix.backends.player.ops import OUTCOME, UNKNOWN, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import open_player
-from fsmatrix.backends.player.result import EVERIFY
 from fsmatrix.traces import model
 from tests import asking
 from tests.backends.playing import Open, chunk, op

@@ -16,7 +16,7 @@ import pytest
 from fsmatrix.backends.player.base import Player, PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import NativePlayer
-from fsmatrix.backends.player.python.player import PythonPlayer
+from fsmatrix.backends.player.python_player import PythonPlayer
 from tests.backends.playing import chunk, op
 from tests.waiting import PATIENCE
 

@@ -13,11 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.backends.player import content, player
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.base import PlayerOptions, PlayerResult
 from fsmatrix.backends.player.ops import DRIVERS, OP, OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import NativePlayer, open_player
-from fsmatrix.backends.player.python.player import PythonPlayer
-from fsmatrix.backends.player.result import PlayerResult
+from fsmatrix.backends.player.python_player import PythonPlayer
 from tests.backends.playing import op
 
 pytestmark = pytest.mark.needs("c player")

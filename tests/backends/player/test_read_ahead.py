@@ -15,8 +15,7 @@ import pytest
 from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Kind
 from fsmatrix.backends.player.player import open_player
-from fsmatrix.backends.system import mounts
-from fsmatrix.backends.system.files import residency
+from fsmatrix.backends.system import files, mounts
 
 PAGE = 4096
 SIZE = 8 << 20
@@ -50,13 +49,13 @@ def test_what_is_read_ahead(
     with (folder / "f").open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        assert residency.resident(file.fileno()) == 0
+        assert files.resident_pages(file.fileno()) == 0
         player = open_player("posix", str(folder), options, implementation)
         try:
             assert player.play(Chunk(ops, [b"f"])) == 9
             assert player.result().errors == 0
         finally:
             player.close()
-        present = residency.resident(file.fileno())
+        present = files.resident_pages(file.fileno())
     assert present is not None
     assert (present > 8 * PAGE) is read_ahead

@@ -10,7 +10,7 @@ import pytest
 from fsmatrix.backends import cache
 from fsmatrix.backends.base import CacheMethod
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system.files import residency
+from fsmatrix.backends.system import files
 
 MIB = 1 << 20
 
@@ -28,7 +28,7 @@ def root(tmp_path: Path) -> Path:
 def resident(path: Path) -> int | None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return residency.resident(descriptor)
+        return files.resident_pages(descriptor)
     finally:
         os.close(descriptor)
 
@@ -72,7 +72,7 @@ def test_other_files_stay_in_memory(root: Path) -> None:
 
 
 def test_both_ways_of_counting_agree(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not residency._has_cachestat():
+    if not files._has_cachestat():
         pytest.skip("not in any registry: a kernel with cachestat (6.5)")
     path = root / "big"
     os.truncate(path, MIB + 5000)  # not a whole number of pages
@@ -80,16 +80,16 @@ def test_both_ways_of_counting_agree(root: Path, monkeypatch: pytest.MonkeyPatch
         prepare(root, ["big"])
         first = resident(path)
         with monkeypatch.context() as patch:
-            patch.setattr(residency, "_has_cachestat", lambda: False)
-            assert residency.method() == "mincore"
+            patch.setattr(files, "_has_cachestat", lambda: False)
+            assert files.residency_method() == "mincore"
             assert resident(path) == first
-            patch.setattr(residency, "_WINDOW", 256 * 1024)
+            patch.setattr(files, "_WINDOW", 256 * 1024)
             assert resident(path) == first
 
 
 def test_file_that_does_not_tell(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(residency, "_by_cachestat", lambda *_: None)
-    monkeypatch.setattr(residency, "_may_write", lambda *_: False)
+    monkeypatch.setattr(files, "_by_cachestat", lambda *_: None)
+    monkeypatch.setattr(files, "_may_write", lambda *_: False)
     assert resident(root / "big") is None
     assert cache.cold(root, ["big"], "fadvise").state == "unknown"
     monkeypatch.setattr(cache, "may_drop", lambda: False)
@@ -134,8 +134,8 @@ def test_names_are_not_brought_back_by_looking(
 ) -> None:
     """Whoever opens the files to see whether their pages went has their names in memory again."""
     done: list[str] = []
-    look = residency.resident
-    monkeypatch.setattr(residency, "resident", lambda file: done.append("look") or look(file))
+    look = files.resident_pages
+    monkeypatch.setattr(cache, "resident_pages", lambda file: done.append("look") or look(file))
     monkeypatch.setattr(cache, "_drop", lambda *_: None)
     monkeypatch.setattr(cache, "may_drop", lambda: True)
     monkeypatch.setattr(cache, "drop_caches", lambda _: done.append("drop"))

@@ -16,7 +16,7 @@ import pytest
 
 from fsmatrix.backends.cache import bypass
 from fsmatrix.backends.journal import tree
-from fsmatrix.backends.system.files.descent import FOLDER, MOST_OPEN, visit
+from fsmatrix.backends.system.files import FOLDER, MOST_OPEN, visit
 from fsmatrix.backends.system.workfolder import empty, remove_tree
 
 DEEP = 1900  # folders of 10 characters: 19 kB, where a path may have 4095 bytes

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.errors import NoAnswer, ToolError
-from fsmatrix.backends.system import tools
-from fsmatrix.backends.system.files import trusted
+from fsmatrix.backends.system import tools, trusted
 from tests.waiting import PATIENCE, until
 
 NOBODY = 65534

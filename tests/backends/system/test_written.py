@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system.files.written import expand, place_of, wrong
+from fsmatrix.backends.system.files import expand, place_of, wrong_path
 
 
 def test_expansion(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -43,5 +43,5 @@ def test_what_is_no_absolute_path_here_is_said(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("path", ["/a$", "$/x", "${x", "/a\0b", "x/$HOME", "~eva/x"])
 def test_wrong_ones(path: str) -> None:
-    assert wrong(path)
-    assert not wrong("/a/$b/c")
+    assert wrong_path(path)
+    assert not wrong_path("/a/$b/c")

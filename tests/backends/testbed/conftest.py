@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from fsmatrix.backends.testbed.ceph.testbed import missing
+from fsmatrix.backends.testbed.ceph_testbed import missing
 
 
 @pytest.fixture(scope="session")

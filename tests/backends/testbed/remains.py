@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.testbed import process
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed import daemons
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from fsmatrix.backends.testbed.home import Home
 
 QUICK: dict[str, Any] = {"nodes": 2, "pg_num": 32}
@@ -18,7 +18,7 @@ def running(directory: Path) -> list[str]:
     """Command lines of all processes that name the directory in any way, ours apart."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
-        seen = process.look(int(folder.name))
+        seen = daemons.look(int(folder.name))
         if seen and seen.state not in "ZX" and seen.pid != os.getpid():
             line = " ".join(seen.argv)
             if str(directory) in line:

@@ -13,10 +13,9 @@ from typer.testing import CliRunner
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.system import tools
-from fsmatrix.backends.system.cgroups import throttle
+from fsmatrix.backends.system import cgroups, tools
 from fsmatrix.backends.testbed.base import LEFT
-from fsmatrix.backends.testbed.ceph.testbed import (
+from fsmatrix.backends.testbed.ceph_testbed import (
     CephTestbed,
     CephTestbedOptions,
     Limits,
@@ -24,7 +23,7 @@ from fsmatrix.backends.testbed.ceph.testbed import (
     status,
     up,
 )
-from fsmatrix.cli.testbeds import testbed as cli
+from fsmatrix.cli import testbed as cli
 from tests.backends.testbed.remains import QUICK, assert_gone, of_bed, running
 from tests.waiting import PATIENCE
 
@@ -189,7 +188,7 @@ def test_drives_and_links_are_limited_and_go_with_the_bed(
     plain: CephTestbed, tmp_path: Path
 ) -> None:
     try:
-        throttle.hierarchy()
+        cgroups.drive_hierarchy()
     except BackendError as error:
         pytest.skip(f"not in any registry: {error}")
     directory = tmp_path / "bed"

@@ -13,7 +13,7 @@ import pytest
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.testbed.base import LEFT
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, status, up
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed, CephTestbedOptions, down, status, up
 from tests.backends.testbed.remains import QUICK, assert_gone, of_bed, running, traces
 from tests.waiting import PATIENCE
 
@@ -30,7 +30,7 @@ def test_a_bring_up_that_fails_leaves_nothing(ceph: None, tmp_path: Path) -> Non
 
 
 def _started(directory: Path, *more: str) -> subprocess.Popen[str]:
-    program = "from fsmatrix.cli.testbeds.testbed import app; app()"
+    program = "from fsmatrix.cli.testbed import app; app()"
     argv = [sys.executable, "-P", "-c", program, "up", "ceph", "--nodes", "2", "--pg-num", "32"]
     return subprocess.Popen(
         [*argv, "--osd-size", "1GiB", "--directory", str(directory), *more],

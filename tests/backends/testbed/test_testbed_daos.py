@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.daos.tools import tool
-from fsmatrix.backends.daos.tools.client import Client
+from fsmatrix.backends.daos import tools
+from fsmatrix.backends.daos.tools import Client
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import identity
+from fsmatrix.backends.journal import proof
 from fsmatrix.backends.system import mounts
+from fsmatrix.backends.testbed import daos_testbed
 from fsmatrix.backends.testbed.base import left_alone
-from fsmatrix.backends.testbed.daos import testbed
-from fsmatrix.backends.testbed.daos.testbed import DaosTestbed, DaosTestbedOptions
+from fsmatrix.backends.testbed.daos_testbed import DaosTestbed, DaosTestbedOptions
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.results.files.store import Store
 
@@ -67,15 +67,15 @@ def bed(daos: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaosTe
     """A bed of two nodes that several tests share; nothing of it may stay."""
     directory = tmp_path_factory.mktemp("daos") / "bed"
     pages, shared = HUGE_PAGES.read_text(), sorted(SHARED.iterdir())
-    made = testbed.up(ASKED, directory)
+    made = daos_testbed.up(ASKED, directory)
     store, name = Home.at(directory, DaosTestbed.kind).journal.identity.store, made.bridge[:-1]
     try:
         yield made
     finally:
-        lines = testbed.down(directory)
+        lines = daos_testbed.down(directory)
     assert left_alone(lines) == []
     assert not directory.exists()
-    assert identity.carriers(store) == []
+    assert proof.carriers(store) == []
     assert HUGE_PAGES.read_text() == pages
     assert [path for path in SHARED.iterdir() if path not in shared and "daos" in path.name] == []
     assert [path.name for path in Path("/sys/class/net").glob(f"{name}*")] == []
@@ -92,7 +92,7 @@ def clients(bed: DaosTestbed, monkeypatch: pytest.MonkeyPatch) -> DaosTestbed:
 
 
 def test_a_bed_is_a_whole_system(clients: DaosTestbed) -> None:
-    found = testbed.status(clients.directory)
+    found = daos_testbed.status(clients.directory)
     assert (found["state"], found["health"]) == ("up", [])
     assert found["ranks"] == {"0": "joined", "1": "joined"}
     assert sorted([*clients.ranks(1), *clients.ranks(2)]) == [0, 1]
@@ -146,7 +146,7 @@ def test_an_agent_that_is_gone_or_hangs_is_an_error_in_time(clients: DaosTestbed
         try:
             assert Client().system_query().system_name == clients.system
             return
-        except (BackendError, tool.DaosError):
+        except (BackendError, tools.DaosError):
             time.sleep(0.2)
     raise AssertionError("the agent does not answer again")
 
@@ -183,7 +183,7 @@ def test_a_campaign_brings_its_beds_up_and_takes_them_down(daos: None, tmp_path:
 
 def test_an_engine_killed_while_a_timed_write_goes(daos: None, tmp_path: Path) -> None:
     """The run ends within its limit and says why; nothing waits for the pool for ever."""
-    limit, bed = 40, testbed.up(ASKED, tmp_path / "bed")
+    limit, bed = 40, daos_testbed.up(ASKED, tmp_path / "bed")
     try:
         library = os.environ.get("FSMATRIX_DAOS_LIBRARY", "")
         text = KILLED.format(pool=bed.pool, library=library, limit=limit)
@@ -208,5 +208,5 @@ def test_an_engine_killed_while_a_timed_write_goes(daos: None, tmp_path: Path) -
         assert "no answer within limits.time_per_run" in record.error
         assert "the storage said:" in record.error
     finally:
-        lines = testbed.down(tmp_path / "bed")
+        lines = daos_testbed.down(tmp_path / "bed")
     assert left_alone(lines) == []

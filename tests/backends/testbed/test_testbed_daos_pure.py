@@ -18,16 +18,15 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from fsmatrix.backends.base import SpeedEstimate
-from fsmatrix.backends.daos.state import engines
-from fsmatrix.backends.daos.tools.answers import Member
+from fsmatrix.backends.daos import state
+from fsmatrix.backends.daos.tools import Member
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import identity
+from fsmatrix.backends.journal import proof
 from fsmatrix.backends.local import provenance
-from fsmatrix.backends.system import mounts, rights, tools
-from fsmatrix.backends.testbed import daemons, process
+from fsmatrix.backends.system import libc, mounts, tools
+from fsmatrix.backends.testbed import daemons, daos_bringup, daos_testbed
 from fsmatrix.backends.testbed.base import left_alone
-from fsmatrix.backends.testbed.daos import bringup, conf, testbed
-from fsmatrix.backends.testbed.daos.testbed import DaosTestbed, DaosTestbedOptions
+from fsmatrix.backends.testbed.daos_testbed import DaosTestbed, DaosTestbedOptions
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.network import Network
 from tests.waiting import PATIENCE
@@ -40,12 +39,12 @@ PROOF = {"FSMATRIX_STORE": "5" * 32}
 
 def as_read(facts: dict[str, Any]) -> dict[str, Any]:
     """What a program reads of a configuration that is written."""
-    return dict(YAML(typ="safe").load(conf.text(facts)))
+    return dict(YAML(typ="safe").load(daos_bringup.conf_text(facts)))
 
 
 def a_server(options: DaosTestbedOptions = TWO, **more: Any) -> dict[str, Any]:
     given: dict[str, Any] = {"core": 0, "huge_pages": False, "environment": {}} | more
-    return as_read(conf.server(options, NETWORK, folder=Path("/b/node1"), **given))
+    return as_read(daos_bringup.server_conf(options, NETWORK, folder=Path("/b/node1"), **given))
 
 
 # Files
@@ -53,7 +52,7 @@ def a_server(options: DaosTestbedOptions = TWO, **more: Any) -> dict[str, Any]:
 
 def test_a_server_has_one_engine_in_memory_and_the_first_node_as_access_point() -> None:
     asked = DaosTestbedOptions(targets_per_node=2, memory=6 << 30)
-    read = a_server(asked, core=1, environment=conf.engine_environment(PROOF))
+    read = a_server(asked, core=1, environment=daos_bringup.engine_environment(PROOF))
     assert read["access_points"] == ["10.9.8.11:10001"]
     assert read["transport_config"] == {"allow_insecure": True}
     assert (read["name"], read["disable_hugepages"], read["system_ram_reserved"]) == (
@@ -76,19 +75,19 @@ def test_transparent_huge_pages_are_allowed_only_where_the_kernel_uses_them() ->
 
 
 def test_the_agent_and_dmg_know_the_nodes_and_the_bridge_only() -> None:
-    agent = as_read(conf.agent(NETWORK, Path("/s"), Path("/b/log/agent.log")))
+    agent = as_read(daos_bringup.agent_conf(NETWORK, Path("/s"), Path("/b/log/agent.log")))
     assert agent["access_points"] == ["10.9.8.11:10001"]
     assert (agent["runtime_dir"], agent["log_file"]) == ("/s", "/b/log/agent.log")
     (numa,) = agent["fabric_ifaces"]
     assert numa["devices"] == [{"iface": "fsmabcdefb", "domain": "fsmabcdefb"}]
-    control = as_read(conf.control(NETWORK.nodes))
+    control = as_read(daos_bringup.control_conf(NETWORK.nodes))
     assert control["hostlist"] == ["10.9.8.11:10001", "10.9.8.12:10001"]
     assert control["name"] == agent["name"] == a_server()["name"]
 
 
 @pytest.mark.parametrize("odd", ["/b/it's: #1", "/b/a\tb", "/b/{x}", "/b/ä"])
 def test_a_folder_of_any_name_is_written_as_it_is(odd: str) -> None:
-    read = as_read(conf.agent(NETWORK, Path(odd), Path(odd) / "log"))
+    read = as_read(daos_bringup.agent_conf(NETWORK, Path(odd), Path(odd) / "log"))
     assert (read["runtime_dir"], read["log_file"]) == (odd, f"{odd}/log")
 
 
@@ -127,13 +126,13 @@ def test_a_bed_tells_its_attributes_and_how_fast_it_can_be() -> None:
 
 
 def test_more_targets_than_cores_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bringup, "cores", lambda: 2)
-    monkeypatch.setattr(testbed, "FUSE", Path("/dev/null"))
+    monkeypatch.setattr(daos_bringup, "cores", lambda: 2)
+    monkeypatch.setattr(daos_testbed, "FUSE", Path("/dev/null"))
     assert DaosTestbed.warnings(TWO) == []
     for many in ({"nodes": 3}, {"targets_per_node": 2}):
         (line,) = DaosTestbed.warnings(DaosTestbedOptions.model_validate(many))
         assert "targets poll on 2 cores" in line
-    monkeypatch.setattr(testbed, "FUSE", Path("/none"))
+    monkeypatch.setattr(daos_testbed, "FUSE", Path("/none"))
     assert DaosTestbed.warnings(TWO) == [
         "/none is missing: DFUSE cannot mount here (modprobe fuse)"
     ]
@@ -141,15 +140,15 @@ def test_more_targets_than_cores_are_warned_of(monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_is_missing_is_said_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "needs root: run it with sudo" in testbed.missing()
+    assert "needs root: run it with sudo" in daos_testbed.missing()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(rights, "has", lambda capability: capability.value != 12)
+    monkeypatch.setattr(libc, "has", lambda capability: capability.value != 12)
     monkeypatch.setattr(tools, "find", lambda name: None if name == "dmg" else f"/bin/{name}")
-    assert "needs CAP_NET_ADMIN" in testbed.missing()
-    monkeypatch.setattr(rights, "has", lambda _: True)
-    assert testbed.missing().startswith("dmg: not on PATH; install")
+    assert "needs CAP_NET_ADMIN" in daos_testbed.missing()
+    monkeypatch.setattr(libc, "has", lambda _: True)
+    assert daos_testbed.missing().startswith("dmg: not on PATH; install")
     monkeypatch.setattr(tools, "find", lambda name: f"/bin/{name}")
-    assert testbed.missing() == ""
+    assert daos_testbed.missing() == ""
 
 
 def test_too_little_memory_is_refused_before_anything_is_made(
@@ -172,8 +171,8 @@ def test_ranks_are_those_of_an_address() -> None:
         Member(rank=rank, state="joined", fault_domain="/x", addr=f"10.9.8.{host}:10001")
         for rank, host in ((1, 11), (2, 1), (0, 11))
     ]
-    assert bringup.ranks_at(members, "10.9.8.11") == [0, 1]
-    assert bringup.ranks_at(members, "10.9.8.12") == []
+    assert daos_bringup.ranks_at(members, "10.9.8.11") == [0, 1]
+    assert daos_bringup.ranks_at(members, "10.9.8.12") == []
 
 
 # Its life, with a double of DAOS's programs
@@ -207,7 +206,7 @@ def double(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> D
     folders = [str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]
     monkeypatch.setenv("PATH", os.pathsep.join(folders))
     monkeypatch.setenv("DAOS_DOUBLE_CALLS", str(tmp_path / "calls"))
-    monkeypatch.setattr(testbed, "_crowded", lambda _: "")  # the double keeps nothing
+    monkeypatch.setattr(daos_testbed, "_crowded", lambda _: "")  # the double keeps nothing
     return Double(programs, tmp_path / "calls")
 
 
@@ -244,7 +243,7 @@ class TestLife:
     pytestmark = real_life
 
     def test_a_bed_comes_up_in_order_and_leaves_nothing(self, double: Double, place: Path) -> None:
-        bed = testbed.up(THREE, place)
+        bed = daos_testbed.up(THREE, place)
         addresses = [node["address"] for node in bed.facts["nodes"].values()]
         assert double.asked == [
             f"storage format --host-list={addresses[0]}",
@@ -259,7 +258,7 @@ class TestLife:
         assert Path(bed.agent, "daos_agent.sock").is_socket()
         factors = bed.facts["factors"]
         assert factors["storage_nodes"]["realised"] == factors["network"]["realised"] == "emulated"
-        found = testbed.status(place)
+        found = daos_testbed.status(place)
         assert (found["state"], found["ranks"]) == (
             "up",
             {"0": "joined", "1": "joined", "2": "joined"},
@@ -270,16 +269,18 @@ class TestLife:
         self._apart(bed)
         for node, address in enumerate(addresses, 1):
             pids = [bed.pid(f"{what}.{node}") for what in ("server", "engine")]
-            assert engines.here([address]) == sorted(pids)
+            assert state.engines_here([address]) == sorted(pids)
             assert provenance.interfaces((address,)) == (bed.bridge,)
-        assert not {bed.pid("engine.1"), bed.pid("server.2")} & set(engines.here(["127.0.0.1", ""]))
+        assert not {bed.pid("engine.1"), bed.pid("server.2")} & set(
+            state.engines_here(["127.0.0.1", ""])
+        )
         identity_, store = whose(place)
         assert len(traces(identity_)) == 7  # a bridge, three links, three namespaces
         assert mounts.mounted_below(place) == []
-        lines = testbed.down(place)
+        lines = daos_testbed.down(place)
         assert left_alone(lines) == []
         assert lines[0] == f"ended {', '.join(roles)}"
-        assert (traces(identity_), identity.carriers(store)) == ([], [])
+        assert (traces(identity_), proof.carriers(store)) == ([], [])
 
     @staticmethod
     def _apart(bed: DaosTestbed) -> None:
@@ -297,7 +298,7 @@ class TestLife:
         agent = Path(f"/proc/{bed.pid('agent')}/ns/net").readlink()
         assert agent == own["net"]
         for role in ("server.1", "server.2", "agent"):
-            seen = process.look(bed.pid(role))
+            seen = daemons.look(bed.pid(role))
             assert seen is not None
             assert Path(seen.argv[0]).name.startswith("fsmatrix-")
         for node in (1, 2):
@@ -305,7 +306,7 @@ class TestLife:
             assert "tbf" in queue
 
     def test_links_are_not_limited_unless_asked(self, double: Double, place: Path) -> None:
-        bed = testbed.up(DaosTestbedOptions(nodes=1, pool_percent=0), place)
+        bed = daos_testbed.up(DaosTestbedOptions(nodes=1, pool_percent=0), place)
         assert bed.pool == ""
         assert not any(line.startswith("pool") for line in double.asked)
         queue = tools.run(["tc", "qdisc", "show", "dev", f"{bed.bridge[:-1]}n1"]).stdout
@@ -316,18 +317,18 @@ class TestLife:
         self, double: Double, tmp_path: Path
     ) -> None:
         place = tmp_path / ("x" * 60) / ("y" * 60)
-        bed = testbed.up(DaosTestbedOptions(nodes=1), place)
+        bed = daos_testbed.up(DaosTestbedOptions(nodes=1), place)
         folder = Path(bed.agent)
         assert folder.parent == Path("/run")
         assert (folder / "daos_agent.sock").is_socket()
-        assert left_alone(testbed.down(place)) == []
+        assert left_alone(daos_testbed.down(place)) == []
         assert not folder.exists()
 
     def test_a_pool_that_cannot_be_made_takes_all_down(self, double: Double, place: Path) -> None:
         with pytest.raises(BackendError, match="604 no space"):
-            testbed.up(DaosTestbedOptions(pool="full"), place)
+            daos_testbed.up(DaosTestbedOptions(pool="full"), place)
         assert not place.exists()
-        assert testbed.status(place)["state"] == "none"
+        assert daos_testbed.status(place)["state"] == "none"
 
     def test_a_server_that_ends_is_an_error_with_its_words(
         self, double: Double, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -338,33 +339,33 @@ class TestLife:
         shutil.copy(found, tmp_path / "broken" / "daos_server")
         monkeypatch.setenv("PATH", f"{tmp_path}/broken{os.pathsep}{os.environ['PATH']}")
         with pytest.raises(BackendError, match=r"server\.1 ended: .*unrecognized option"):
-            testbed.up(TWO, place)
+            daos_testbed.up(TWO, place)
         assert not place.exists()
 
     def test_faults_are_seen(self, double: Double, place: Path) -> None:
-        bed = testbed.up(TWO, place)
+        bed = daos_testbed.up(TWO, place)
         bed.stop("engine.1")
         bed.kill("engine.2")
         bed.kill("agent")
-        states = {one["role"]: one["state"] for one in testbed.status(place)["daemons"]}
+        states = {one["role"]: one["state"] for one in daos_testbed.status(place)["daemons"]}
         assert (states["engine.1"], states["engine.2"], states["agent"]) == (
             "stopped", "gone", "gone",
         )  # fmt: skip
-        assert testbed.status(place)["state"] == "degraded"
+        assert daos_testbed.status(place)["state"] == "degraded"
         bed.resume("engine.1")
         bed.restart("agent")
-        states = {one["role"]: one["state"] for one in testbed.status(place)["daemons"]}
+        states = {one["role"]: one["state"] for one in daos_testbed.status(place)["daemons"]}
         assert (states["engine.1"], states["agent"]) == ("running", "running")
 
     def test_what_nobody_wrote_down_is_ended_too(self, double: Double, place: Path) -> None:
-        bed = testbed.up(TWO, place)
+        bed = daos_testbed.up(TWO, place)
         home = Home.at(place, DaosTestbed.kind)
         server, store = bed.pid("server.2"), home.journal.identity.store
         for role in ("engine.2", "server.2"):
             home.journal.end(daemons.entry_of(home, role))
-        lines = testbed.down(place)
+        lines = daos_testbed.down(place)
         assert any(f"process {server} (fsmatrix-" in line for line in lines)
-        assert identity.carriers(store) == []  # its engine has ended with it
+        assert proof.carriers(store) == []  # its engine has ended with it
 
     @pytest.mark.parametrize("step", ["network", "servers", "first engine", "pool"])
     def test_a_bring_up_that_is_killed_is_taken_down(
@@ -372,7 +373,7 @@ class TestLife:
     ) -> None:
         program = (
             "import os, signal, sys\n"
-            "from fsmatrix.backends.testbed.daos import testbed\n"
+            "from fsmatrix.backends.testbed import daos_testbed as testbed\n"
             "testbed._crowded = lambda _: ''\n"
             "def ended(step):\n"
             f"    if step.name == {step!r}: os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -382,11 +383,11 @@ class TestLife:
             [sys.executable, "-P", "-c", program, str(place)], timeout=PATIENCE, check=False
         )
         assert done.returncode == -signal.SIGKILL
-        assert testbed.status(place)["state"] == "interrupted"
+        assert daos_testbed.status(place)["state"] == "interrupted"
         identity_, store = whose(place)
-        assert left_alone(testbed.down(place)) == []
+        assert left_alone(daos_testbed.down(place)) == []
         deadline = time.monotonic() + PATIENCE
-        while identity.carriers(store) and time.monotonic() < deadline:
+        while proof.carriers(store) and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert (traces(identity_), identity.carriers(store)) == ([], [])
+        assert (traces(identity_), proof.carriers(store)) == ([], [])
         assert not place.exists()

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
-from fsmatrix.backends.testbed import daemons, process
+from fsmatrix.backends.testbed import daemons
 from fsmatrix.backends.testbed.base import LEFT, BaseTestbed, end_daemons
-from fsmatrix.backends.testbed.daemons import Launch
+from fsmatrix.backends.testbed.daemons import Launch, end_process, proven
 from fsmatrix.backends.testbed.home import Home, Kind, Steps
 
 OTHER = Kind("fsmatrix-testbed-other", "other.conf", ())
@@ -79,7 +79,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
     yield directory
     home = Home.at(directory, SleepTestbed.kind)
     if home.exists():
-        process.end([process.proven(entry) for entry in home.journal.pending("process")])
+        end_process([proven(entry) for entry in home.journal.pending("process")])
 
 
 def test_a_bed_comes_up_is_opened_again_and_goes(place: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.testbed.ceph.options import STUDY_OSDS
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbedOptions, up
+from fsmatrix.backends.testbed.ceph_options import STUDY_OSDS
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbedOptions, up
 
 
 @pytest.mark.parametrize(

@@ -13,21 +13,22 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.system import mounts
-from fsmatrix.backends.testbed import process
-from fsmatrix.backends.testbed.daemons import Launch
-from fsmatrix.backends.testbed.process import Recorded, Seen
+from fsmatrix.backends.testbed import daemons
+from fsmatrix.backends.testbed.daemons import Launch, Recorded, Seen
 from tests.waiting import PATIENCE
 
 
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Iterator[tuple[Seen, list[str]]]:
     argv = ["sleep", "300"]
-    seen = process.spawn(argv, tmp_path / "log")
+    seen = daemons.spawn(argv, tmp_path / "log")
     deadline = time.monotonic() + PATIENCE  # the kernel shows a command line a moment after exec
-    while (now := process.look(seen.pid)) and now.argv == ("",) and time.monotonic() < deadline:
+    while (now := daemons.look(seen.pid)) and now.argv == ("",) and time.monotonic() < deadline:
         time.sleep(0.01)
     yield seen, argv
-    process.end([Recorded(role="sleeper", argv=tuple(argv), pid=seen.pid, start=seen.start)])
+    daemons.end_process(
+        [Recorded(role="sleeper", argv=tuple(argv), pid=seen.pid, start=seen.start)]
+    )
 
 
 def test_a_pid_with_another_start_or_command_line_is_not_ours(
@@ -35,35 +36,35 @@ def test_a_pid_with_another_start_or_command_line_is_not_ours(
 ) -> None:
     seen, argv = sleeper
     facts = Recorded(role="x", argv=tuple(argv), pid=seen.pid, start=seen.start)
-    assert process.ours(facts) is not None
+    assert daemons.ours(facts) is not None
     for other in (
         replace(facts, start=seen.start + 1),
         replace(facts, argv=("sleep", "301")),
         replace(facts, argv=("a", "sleep")),
     ):
-        assert process.ours(other) is None
-        assert not process.send(other, signal.SIGKILL)
-    assert process.ours(facts) is not None
-    assert process.end([facts]) == (["x"], [])
-    assert process.ours(facts) is None
+        assert daemons.ours(other) is None
+        assert not daemons.send(other, signal.SIGKILL)
+    assert daemons.ours(facts) is not None
+    assert daemons.end_process([facts]) == (["x"], [])
+    assert daemons.ours(facts) is None
 
 
 def test_a_process_whose_pid_was_not_written_down_is_found_by_its_command_line(
     tmp_path: Path,
 ) -> None:
     argv = ["tail", "-f", str(tmp_path / "log")]
-    after = process.clock_ticks()
-    seen = process.spawn(argv, tmp_path / "log")
+    after = daemons.clock_ticks()
+    seen = daemons.spawn(argv, tmp_path / "log")
     facts = Recorded(role="x", argv=tuple(argv), after=after)
     try:
         deadline = time.monotonic() + PATIENCE
-        while (found := process.ours(facts)) is None and time.monotonic() < deadline:
+        while (found := daemons.ours(facts)) is None and time.monotonic() < deadline:
             time.sleep(0.01)
         assert found is not None
         assert found.pid == seen.pid
-        assert process.ours(replace(facts, after=seen.start + 1)) is None
+        assert daemons.ours(replace(facts, after=seen.start + 1)) is None
     finally:
-        assert process.end([facts]) == (["x"], [])
+        assert daemons.end_process([facts]) == (["x"], [])
 
 
 @pytest.mark.root
@@ -84,7 +85,7 @@ def test_a_daemon_keeps_no_file_system_of_others_busy(unmounted: str, tmp_path: 
         assert str(needed) not in left
         script = f"{shlex.join(['umount', '--lazy', *left])} || true"
         command = Launch("x", ("sleep", "300"), host="x", private=script).command
-        seen = process.spawn(command, tmp_path / "log")
+        seen = daemons.spawn(command, tmp_path / "log")
         facts = Recorded(role="x", argv=tuple(command), pid=seen.pid, start=seen.start)
         try:
             assert _sleeps(seen.pid)
@@ -93,7 +94,7 @@ def test_a_daemon_keeps_no_file_system_of_others_busy(unmounted: str, tmp_path: 
             assert str(point) not in held
             assert str(needed) in held
         finally:
-            process.end([facts])
+            daemons.end_process([facts])
     finally:
         for folder in (point, needed, machine):
             subprocess.run(["umount", "--quiet", folder], check=False, capture_output=True)
@@ -102,7 +103,7 @@ def test_a_daemon_keeps_no_file_system_of_others_busy(unmounted: str, tmp_path: 
 def _sleeps(pid: int) -> bool:
     """Whether the program itself runs, after all that comes before it."""
     deadline = time.monotonic() + PATIENCE
-    while (now := process.look(pid)) and now.argv[:1] != ("sleep",):
+    while (now := daemons.look(pid)) and now.argv[:1] != ("sleep",):
         if time.monotonic() >= deadline:
             return False
         time.sleep(0.01)

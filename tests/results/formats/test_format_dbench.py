@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fsmatrix.results.formats.base import Parsed, ParseError, shared_facts
 from fsmatrix.results.formats.dbench import FORMATS, parse
-from fsmatrix.results.formats.dbench.nodes import NodeRun, merge, start_of
+from fsmatrix.results.formats.dbench_nodes import NodeRun, merge, start_of
 from fsmatrix.results.record import OPERATIONS_UNKNOWN, Phase, iops
 
 DATA = Path(__file__).parents[2] / "data" / "dbench"

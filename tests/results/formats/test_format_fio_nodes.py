@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.results.formats.base import Parsed
-from fsmatrix.results.formats.fio.logs import with_logs
-from fsmatrix.results.formats.fio.merge import merge, shifted
+from fsmatrix.results.formats.fio.phase import merge_nodes, shifted, with_logs
 from tests.results.fio_outputs import DATA, keys, run_of
 
 
@@ -58,7 +57,7 @@ def test_without_logs_the_window_is_unknown_and_said_so() -> None:
 @pytest.mark.parametrize("version", ["3.33", "3.42"])
 def test_nodes_merge(version: str) -> None:
     parts = [node(version, number) for number in (1, 2)]
-    run = merge([("node1", parts[0]), ("node2", parts[1])])
+    run = merge_nodes([("node1", parts[0]), ("node2", parts[1])])
     (phase,) = run.phases
     assert (run.nodes, run.processes, run.failure) == (2, 4, "")
     assert int(phase.bytes.sum()) == sum(int(p.phases[0].bytes.sum()) for p in parts)
@@ -77,22 +76,22 @@ def test_nodes_merge(version: str) -> None:
 
 
 def test_nodes_that_hardly_overlap_and_differ() -> None:
-    run = merge([("a", node("3.33", 1)), ("b", shifted(node("3.33", 1), 0.25, 0.01))])
+    run = merge_nodes([("a", node("3.33", 1)), ("b", shifted(node("3.33", 1), 0.25, 0.01))])
     (phase,) = run.phases
     length = float(node("3.33", 1).phases[0].end.max())
     assert phase.facts["overlap"] == pytest.approx((length - 0.25) / (length + 0.25), abs=1e-4)
     assert phase.clock_uncertainty == pytest.approx(0.012)
     assert "nodes-overlap" in keys(run)
-    other = merge([("a", node("3.33", 1)), ("b", node("3.42", 1))])
+    other = merge_nodes([("a", node("3.33", 1)), ("b", node("3.42", 1))])
     assert "versions-differ" in keys(other)
     assert other.version.startswith("3.33 and 3.42")
 
 
 def test_failures_of_nodes_are_the_runs() -> None:
     good, bad = run_of("3.33-enospc.json"), run_of("3.33-create-only.json")
-    run = merge([("a", good), ("b", bad)])
+    run = merge_nodes([("a", good), ("b", bad)])
     assert "a: job job (2) failed" in run.failure
     assert "no write on b" in run.failure
-    unaligned = merge([("a", good), ("b", good)])
+    unaligned = merge_nodes([("a", good), ("b", good)])
     assert "nodes-unaligned" in keys(unaligned)
     assert unaligned.phases[0].began == 0

@@ -11,7 +11,7 @@ from fsmatrix.results import histogram
 from fsmatrix.results.files.campaign.rows import Row, rows_of
 from fsmatrix.results.formats.base import ParseError, matching
 from fsmatrix.results.formats.fio import parse, refuse_text
-from fsmatrix.results.formats.fio.merge import merge
+from fsmatrix.results.formats.fio.phase import merge_nodes
 from fsmatrix.results.record import Phase, RunRecord
 from fsmatrix.suite.importing.imported import Source, records
 from tests.results.fio_outputs import keys, run_of, text_of
@@ -198,10 +198,10 @@ def test_latencies_from_submission_are_a_kind_of_their_own() -> None:
 def test_hosts_and_jobs_that_count_from_different_moments_are_not_added_up() -> None:
     one, other = run_of("3.33-lat.json"), run_of("3.33-lat-and-clat.json")
     for first, second in ((one, other), (other, one)):
-        merged = merge([("a", first), ("b", second)])
+        merged = merge_nodes([("a", first), ("b", second)])
         assert merged.phases[0].latency == {}
         assert "left-out" in keys(merged)
-    same = merge([("a", one), ("b", one)]).phases[0].latency
+    same = merge_nodes([("a", one), ("b", one)]).phases[0].latency
     assert int(same["read/total"].counts.sum()) == 2 * 2048
     data = changed("3.33-lat.json")
     data["jobs"] += json.loads(text_of("3.33-lat-and-clat.json"))["jobs"]
@@ -616,5 +616,5 @@ def test_shares_of_a_sum_are_exact_where_sizes_of_blocks_tell_them() -> None:
     assert "shares_estimated" not in other.facts
     assert "shares_estimated" not in the_phase("3.33-unified-both.json").facts
     runs = [("a", run_of("3.33-unified-mixed.json")), ("b", run_of("3.33-unified-mixed.json"))]
-    assert merge(runs).phases[0].facts["shares_estimated"] is True
+    assert merge_nodes(runs).phases[0].facts["shares_estimated"] is True
     assert "shares_estimated" not in the_phase("3.33-unified-mixed.json", rw="trimwrite").facts

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fsmatrix.results.formats import mdtest
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.formats.mdtest.argv import Tree, parse_arguments, parse_command
-from fsmatrix.results.formats.mdtest.derived import each_rate
+from fsmatrix.results.formats.mdtest.phases import each_rate
 from fsmatrix.results.formats.mdtest.text import Row
 from fsmatrix.results.record import iops, window
 from tests.results.mdtest_outputs import DATA, RANKS, TEXTS, phases

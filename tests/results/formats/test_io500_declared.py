@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsmatrix.results.formats.io500.declared import Declared, Place, declared, is_form, place_of
+from fsmatrix.results.formats.io500_text import Declared, Place, declared, is_form, place_of
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from fsmatrix.results.formats import io500
-from fsmatrix.results.formats.io500.declared import PHASES, RANDOM_READ, phase_of
-from fsmatrix.results.formats.io500.text import differences, read_summary, recomputed
+from fsmatrix.results.formats.io500_text import (
+    PHASES,
+    RANDOM_READ,
+    differences,
+    phase_of,
+    read_summary,
+    recomputed,
+)
 from tests.io500_submissions import old_summary, scores, summary, values
 
 Write = Callable[..., str]

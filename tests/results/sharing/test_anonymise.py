@@ -12,8 +12,8 @@ from ruamel.yaml import YAML
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.record import Case, Finding, Phase, RunRecord
-from fsmatrix.results.sharing.anonymise.anonymise import Anonymiser, ClashError, Learner, Rewriter
-from fsmatrix.results.sharing.anonymise.vocabulary import Vocabulary
+from fsmatrix.results.sharing.anonymise import Anonymiser, ClashError, Learner, Rewriter
+from fsmatrix.results.sharing.vocabulary import Vocabulary
 from tests.ranks import rank
 
 CASE = Case("xfs", "pattern", {"chunk": 4096})

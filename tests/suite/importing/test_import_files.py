@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.importing import recognise
-from fsmatrix.suite.importing.labels import compile_pattern, labeller
+from fsmatrix.suite.importing.importing import compile_pattern, labeller
 from fsmatrix.suite.importing.recognise import BinaryError, UnreadableError, find, read
 from tests.suite.toy_import import tree
 

@@ -18,8 +18,7 @@ from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.formats.base import Parsed, totals
 from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.importing.imported import Source, case_id, records
-from fsmatrix.suite.importing.importing import Import
-from fsmatrix.suite.importing.labels import labeller
+from fsmatrix.suite.importing.importing import Import, labeller
 from fsmatrix.suite.importing.recognise import find
 from tests.suite.toy_import import FORMATS, do, results_in, tree
 

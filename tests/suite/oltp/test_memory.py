@@ -15,18 +15,16 @@ import pytest
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import journal as journalled
-from fsmatrix.backends.journal.identity import identity
 from fsmatrix.backends.journal.journal import Journal, undo_pending
-from fsmatrix.backends.journal.proof import NotProvenOurs, OwnershipScope
-from fsmatrix.backends.system import mounts
-from fsmatrix.backends.system.cgroups import memory, throttle
-from fsmatrix.backends.system.cgroups.throttle import Hierarchy
+from fsmatrix.backends.journal.proof import NotProvenOurs, OwnershipScope, identity
+from fsmatrix.backends.system import cgroups, mounts
+from fsmatrix.backends.system.cgroups import Hierarchy
 from fsmatrix.suite.oltp.account import POSTGRESQL, SQLITE
 from fsmatrix.suite.session.programs import Finished
 from tests.suite import oltp_steps
 from tests.suite.oltp_steps import answer, in_background
 
-REFUSAL = memory.refusal()
+REFUSAL = cgroups.memory_refusal()
 limited = pytest.mark.skipif(bool(REFUSAL), reason=REFUSAL or "memory can be limited")
 pytestmark = pytest.mark.xdist_group("sqlite")
 MIB = 1 << 20
@@ -52,7 +50,7 @@ def step(do: str, path: Path, **more: Any) -> Finished:
 
 
 def cgroups_of_stores() -> set[Path]:
-    return set(memory.parent().glob("fsmatrix-memory-*"))
+    return set(cgroups.memory_parent().glob("fsmatrix-memory-*"))
 
 
 def pending(state: Path) -> list[str]:
@@ -77,12 +75,14 @@ def test_it_holds_and_is_recorded_and_goes(place: Path, state: Path, engine: str
 @limited
 def test_pages_of_files_are_its_own() -> None:
     """Of files in memory: a disk's go whenever a test beside this one drops the caches."""
-    folder = memory.make(memory.parent() / f"fsmatrix-memory-{uuid.uuid4()}", 64 * MIB)
+    folder = cgroups.make_memory_limit(
+        cgroups.memory_parent() / f"fsmatrix-memory-{uuid.uuid4()}", 64 * MIB
+    )
     with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
         argv = ["dd", "if=/dev/zero", f"of={place}/data", "bs=1M", "count=4", "status=none"]
-        subprocess.run(memory.entering(folder, argv), check=True)
-        assert 4 * MIB <= memory.used(folder).file_bytes < 5 * MIB
-    assert memory.remove(folder) == ""
+        subprocess.run(cgroups.entering(folder, argv), check=True)
+        assert 4 * MIB <= cgroups.memory_used(folder).file_bytes < 5 * MIB
+    assert cgroups.remove(folder) == ""
 
 
 @limited
@@ -110,7 +110,7 @@ def test_what_a_forged_journal_names_stays(state: Path, monkeypatch: pytest.Monk
     foreign = root / "fsmatrix-memory-6546a147-1d69-4c89-8b6b-8d7bd9e5e224"
     (root / "somebodys").mkdir(parents=True)
     foreign.mkdir()
-    monkeypatch.setattr(memory, "hierarchy", lambda: Hierarchy(2, root, "memory"))
+    monkeypatch.setattr(cgroups, "memory_hierarchy", lambda: Hierarchy(2, root, "memory"))
     ground = OwnershipScope(identity(state))
     own = root / f"fsmatrix-memory-{ground.identity.new_uuid()}"
     journalled.prove({"path": str(own)}, ground)
@@ -127,7 +127,7 @@ def unified(monkeypatch: pytest.MonkeyPatch, root: Path, own: str) -> None:
         **{**vars(mounts.mounts()[0]), "point": str(root), "fstype": "cgroup2", "super_options": ""}
     )
     monkeypatch.setattr(mounts, "mounts", lambda: [mount])
-    monkeypatch.setattr(throttle, "PROC_SELF", root.parent / "self")
+    monkeypatch.setattr(cgroups, "PROC_SELF", root.parent / "self")
     (root.parent / "self").write_text(f"0::{own}\n")
 
 
@@ -135,17 +135,17 @@ def test_version_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "unified"
     unified(monkeypatch, root, "/a/b")
     (root / "a" / "b").mkdir(parents=True)
-    assert memory.parent() == root / "a"  # beside it: no processes inside
+    assert cgroups.memory_parent() == root / "a"  # beside it: no processes inside
     (root / "a" / "cgroup.subtree_control").write_text("cpu\n")
-    folder = memory.make(root / "a" / "fsmatrix-memory-x", 5 * MIB)
+    folder = cgroups.make_memory_limit(root / "a" / "fsmatrix-memory-x", 5 * MIB)
     assert (root / "a" / "cgroup.subtree_control").read_text() == "+memory"
     assert (folder / "memory.max").read_text() == str(5 * MIB)
     assert (folder / "memory.swap.max").read_text() == "0"
     (folder / "memory.events").write_text("low 0\nhigh 0\nmax 7\noom 2\noom_kill 1\n")
     (folder / "memory.stat").write_text("anon 5\nfile 4096\n")
-    assert memory.used(folder) == memory.MemoryUse(5 * MIB, None, 7, 1, 4096, 2)
+    assert cgroups.memory_used(folder) == cgroups.MemoryUse(5 * MIB, None, 7, 1, 4096, 2)
     (folder / "memory.peak").write_text("99\n")
-    assert memory.used(folder).peak == 99
+    assert cgroups.memory_used(folder).peak == 99
 
 
 def test_without_a_controller_it_says_what_is_needed(
@@ -153,11 +153,11 @@ def test_without_a_controller_it_says_what_is_needed(
 ) -> None:
     monkeypatch.setattr(mounts, "mounts", list)
     with pytest.raises(BackendError, match="no cgroup hierarchy here has the memory controller"):
-        memory.parent()
-    assert "systemd-run" in memory.refusal()
+        cgroups.memory_parent()
+    assert "systemd-run" in cgroups.memory_refusal()
     monkeypatch.undo()
     unified(monkeypatch, tmp_path / "unified", "/gone/b")
-    assert "is not to be seen" in memory.refusal()
+    assert "is not to be seen" in cgroups.memory_refusal()
 
 
 def test_the_journal_holds_what_is_about_to_be_made(
@@ -172,7 +172,7 @@ def test_the_journal_holds_what_is_about_to_be_made(
         seen.append(json.loads((state / "n.jsonl").read_text().splitlines()[-1])["facts"]["path"])
         raise BackendError(f"cgroup {folder} cannot be made ({limit})")
 
-    monkeypatch.setattr(memory, "make", refused)
+    monkeypatch.setattr(cgroups, "make_memory_limit", refused)
     with (
         pytest.raises(BackendError, match="cannot be made"),
         journalled.limited(MIB, Journal(state / "n.jsonl")),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.testbed.ceph.bringup import limits_of
+from fsmatrix.backends.testbed.ceph_bringup import limits_of
 from fsmatrix.results.evidence.evidence import Limits
 from fsmatrix.results.files.store import Store
 from fsmatrix.suite.campaign.settings import Source

@@ -13,7 +13,7 @@ import pytest
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.directory import Directory
-from fsmatrix.backends.testbed.daos.testbed import DaosTestbed
+from fsmatrix.backends.testbed.daos_testbed import DaosTestbed
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.process import Process

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.backends.local.devices import emulated
-from fsmatrix.backends.system import devices, signature
+from fsmatrix.backends.system import devices
 from fsmatrix.results.files.store import Store
 from tests.backends.bare_devices import MIB, attached, digest, out_of
 from tests.suite.running import Running, fsmatrix
@@ -73,7 +73,7 @@ def is_clean(out: Path, device: str) -> bool:
     """Nothing of ours below /dev, no claim on the device, no signature on it."""
     assert trees(out)
     os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
-    return not any(map(os.path.lexists, trees(out))) and signature.signatures(device) == []
+    return not any(map(os.path.lexists, trees(out))) and devices.signatures(device) == []
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ import pytest
 
 from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.ceph.state.health import restarts
-from fsmatrix.backends.testbed.ceph.options import DATA, RADOS
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed, CephTestbedOptions, down, up
+from fsmatrix.backends.testbed.ceph_options import DATA, RADOS
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed, CephTestbedOptions, down, up
 from tests.suite import ceph_campaigns as cluster
 from tests.suite.running import fsmatrix, ranks_of
 
@@ -244,7 +244,7 @@ def test_nothing_of_a_killed_rank_waits_for_an_mds(place: Any) -> None:
     """What it started to look into CephFS ends with it, also inside a call that hangs."""
     login = Login(place.bed.conf)
     look = (
-        "from fsmatrix.backends.ceph.places import trees; trees.TIMEOUT = trees.QUIET = 600.0; "
+        "from fsmatrix.backends.ceph import trees; trees.TIMEOUT = trees.QUIET = 600.0; "
         f"trees.Tree.of({TREE | login.facts}).found_tag()"
     )  # it would hang far longer than is waited here
     os.kill(place.bed.pid("mds.a"), signal.SIGSTOP)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from fsmatrix.results.files.store import Store
 from tests.ceph_beds import objects
 from tests.waiting import PATIENCE

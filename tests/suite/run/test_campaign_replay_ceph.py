@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.player.ops import Kind
-from fsmatrix.backends.testbed.ceph.testbed import CephTestbed
+from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from fsmatrix.results.evidence.replay import Replayed, replayed
 from fsmatrix.results.files.store import Store
 from tests.suite.replay_workload import Recorder, program, trace

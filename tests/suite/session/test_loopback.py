@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsmatrix.backends.system import rights
+from fsmatrix.backends.system import libc
 from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers.base import Probe, find_library
 from fsmatrix.suite.launchers.local import Local
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.skipif(shutil.which("ss") is None, reason="no ss: insta
 @pytest.fixture(autouse=True)
 def no_network_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for ordinary users, and in most containers."""
-    monkeypatch.setattr(rights, "network_refusal", lambda _link=False: NO_NETWORK)
+    monkeypatch.setattr(libc, "network_refusal", lambda _link=False: NO_NETWORK)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
-from fsmatrix.backends.journal.identity import identity, proof
+from fsmatrix.backends.journal.proof import environment_proof, identity
 from fsmatrix.results.process import boot_id, start_of
 from fsmatrix.suite.session.client import orphaned_sessions
 from fsmatrix.suite.session.client.orphaned_sessions import SCRATCH, Scratch, end_leftovers
@@ -78,7 +78,7 @@ def test_what_a_process_of_the_session_started_ends_with_it(
     journals: Path, tmp_path: Path, sleeper: subprocess.Popen[bytes]
 ) -> None:
     """Also where it shows no environment, as PostgreSQL's do that overwrite theirs with titles."""
-    environment = os.environ | proof(identity(journals).store, NAME)
+    environment = os.environ | environment_proof(identity(journals).store, NAME)
     script = "env -i sleep 600 & echo $!; wait"
     with subprocess.Popen(
         ["sh", "-c", script], env=environment, stdout=subprocess.PIPE, text=True

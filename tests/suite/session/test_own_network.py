@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from fsmatrix.backends.system import libc, rights
+from fsmatrix.backends.system import libc
 from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers.base import Launcher
 from fsmatrix.suite.session import programs
@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE
 
 pytestmark = [
     pytest.mark.root,
-    pytest.mark.skipif(bool(rights.network_refusal()), reason=rights.network_refusal()),
+    pytest.mark.skipif(bool(libc.network_refusal()), reason=libc.network_refusal()),
 ]
 STRANGER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 # connects to every port on every address of this machine that it is told; prints the inodes of
@@ -126,7 +126,7 @@ def any_launcher(name: str, fields: dict[str, Any]) -> Launcher:
 def test_another_user_reaches_no_listener_of_a_session(
     name: str, geometry: Geometry, fields: dict[str, Any], stop: StopFlag
 ) -> None:
-    if fields and (reason := rights.network_refusal(link=True)):
+    if fields and (reason := libc.network_refusal(link=True)):
         pytest.skip(reason)
     session = Session(any_launcher(name, fields), geometry, stop)
     try:

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from fsmatrix.backends.journal.identity import carriers
+from fsmatrix.backends.journal.proof import carriers
 from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers.base import Launcher, Probe, find_library
 from fsmatrix.suite.launchers.mpirun import Mpirun

@@ -14,12 +14,11 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.player.base import Player, PlayerOptions
+from fsmatrix.backends.player import python_player as twin
+from fsmatrix.backends.player.base import Player, PlayerOptions, PlayerResult
 from fsmatrix.backends.player.ops import OP, Chunk, CountingChunks, Kind, Place
 from fsmatrix.backends.player.player import open_player
-from fsmatrix.backends.player.python import player as twin
-from fsmatrix.backends.player.python.posix import File, NullCalls
-from fsmatrix.backends.player.result import PlayerResult
+from fsmatrix.backends.player.python_posix import File, NullCalls
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.openloop import BEGUN, DUE, PLAYED, SPAN, open_loop
 from fsmatrix.results.formats.base import Parsed

@@ -24,7 +24,7 @@ from fsmatrix.results.evidence.lhcb import Analysed, analysed
 from fsmatrix.results.files.campaign.merge import writing
 from fsmatrix.results.record import Case, Geometry, RunRecord
 from fsmatrix.suite.engines.base import Engine, EngineError
-from fsmatrix.suite.engines.root import KIND as ROOT_KIND
+from fsmatrix.suite.engines.python import ROOT as ROOT_KIND
 from fsmatrix.suite.workloads.base import Argv
 from fsmatrix.suite.workloads.rntuple import Rntuple, RntupleOptions
 from fsmatrix.suite.workloads.streams.lhcb.selection import READ_BYTES

@@ -12,7 +12,6 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.system.cgroups import memory
 from fsmatrix.results import histogram
 from fsmatrix.results.files.campaign import observed
 from fsmatrix.results.formats.base import ParseError
@@ -219,7 +218,9 @@ def test_a_limit_of_memory_is_of_the_users_step_alone(monkeypatch: pytest.Monkey
     assert tasks[1]["journal"] == "{journal}"
     assert "not charged to them" in tpcc.refusal(case_of("warm"))
     assert tpcc.refusal(case_of("cold")) == ""
-    monkeypatch.setattr(memory, "refusal", lambda: "no cgroup hierarchy here")
+    monkeypatch.setattr(
+        "fsmatrix.suite.workloads.tpcc.memory_refusal", lambda: "no cgroup hierarchy here"
+    )
     refused = tpcc.unsupported(case_of(), "path", SQLITE)
     assert refused == "memory: 536870912: no cgroup hierarchy here"
     assert workload().unsupported(case_of(), "path", SQLITE) == ""

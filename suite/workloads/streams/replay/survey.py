@@ -78,7 +78,7 @@ def work_of(params: JsonObject) -> ReplayParams:
 def opened_trace(work: ReplayParams) -> Iterator[Operations]:
     """The trace, or what makes its operations."""
     if work.generator:
-        from fsmatrix.traces.generators.page_cache import generate
+        from fsmatrix.traces.page_cache import generate
 
         yield generate(work.generator, work.scale, work.seed)
         return

@@ -17,10 +17,9 @@ import numpy.testing
 import psutil
 import pytest
 
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.base import Latencies, PlayerOptions
 from fsmatrix.backends.player.ops import OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import open_player
-from fsmatrix.backends.player.result import Latencies
 from fsmatrix.suite.session import programs
 from fsmatrix.suite.session.players import subprocess_player
 from fsmatrix.suite.session.players.subprocess_player import SubprocessPlayer

@@ -1,4 +1,0 @@
-"""Where a campaign's data lies on a cluster: namespaces of pools, trees of CephFS.
-
-From outside: `trees`, `spaces`.
-"""

@@ -1,1 +1,0 @@
-"""A real Ceph on one machine; `testbed` says how to use it."""

@@ -1,1 +1,0 @@
-"""A real DAOS on one machine, where its server is installed; `testbed` says how to use it."""
