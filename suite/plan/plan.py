@@ -119,10 +119,10 @@ def _matches(planned: Planned, key: str, patterns: Iterable[str]) -> bool:
 def _one(value: Json, pattern: str) -> bool:
     if fnmatchcase(_text(value), pattern):
         return True
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
-        return parse_size(pattern) == value
+        return (parse_size(pattern) if isinstance(value, int) else float(pattern)) == value
     except (ValueError, OverflowError):
         return False
 

@@ -58,8 +58,9 @@ def test_a_ladder_has_twelve_loads_and_a_closed_loop_that_comes_first(tmp_path: 
     assert len(orders) == 3  # random
 
 
-def test_a_selection_has_the_closed_loop_with_it(tmp_path: Path) -> None:
-    made = plan(tmp_path, only=("load=50.0", "chunk=4KiB"))
+@pytest.mark.parametrize("load", ["50", "50.0"])
+def test_a_selection_has_the_closed_loop_with_it(tmp_path: Path, load: str) -> None:
+    made = plan(tmp_path, only=(f"load={load}", "chunk=4KiB"))
     assert sorted(str(case.coordinates["load"]) for case in made.cases) == ["50.0", "None"]
 
 
