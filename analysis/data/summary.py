@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -59,12 +61,50 @@ class Summary:
         return [_flat(cell, self) for cell in self.cells]
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+_Made = tuple[xr.Dataset, dict[frozenset[Excluded], Summary]]
+_made: ContextVar[_Made | None] = ContextVar("summaries", default=None)
+
+
+def made_once(
+    function: Callable[Concatenate[xr.Dataset, P], R],
+) -> Callable[Concatenate[xr.Dataset, P], R]:
+    """A function of a campaign, in which each summary of it is made once and shared.
+
+    Only for functions in which nothing changes the Dataset.
+    """
+
+    @functools.wraps(function)
+    def shared(ds: xr.Dataset, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        outer = _made.get()
+        if outer is not None and outer[0] is ds:
+            return function(ds, *args, **kwargs)
+        token = _made.set((ds, {}))
+        try:
+            return function(ds, *args, **kwargs)
+        finally:
+            _made.reset(token)
+
+    return shared
+
+
 def summarise(ds: xr.Dataset, *, include: Collection[Excluded] = ()) -> Summary:
     """Summary of a campaign (`load.open_campaign`).
 
     Left out unless `include` names them: runs with a finding of severity "invalid" (they are
     counted, but in no median), and "reference" targets.
     """
+    made = _made.get()
+    if made is None or made[0] is not ds:
+        return _summarised(ds, include)
+    key = frozenset(include)
+    if key not in made[1]:
+        made[1][key] = _summarised(ds, include)
+    return made[1][key]
+
+
+def _summarised(ds: xr.Dataset, include: Collection[Excluded]) -> Summary:
     every = rows(ds)
     shown = ~every.reference | ("reference" in include)
     superseded = np.unique(runs_of(every.where(shown & ~every.current))).size

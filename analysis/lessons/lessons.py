@@ -355,6 +355,7 @@ def _signed(share: float) -> str:
     return f"{'-' if percent < 0 else '+'}{brief(abs(percent), 2)} %"
 
 
+@summary.made_once
 def lessons(
     ds: xr.Dataset,
     *,

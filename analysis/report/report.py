@@ -26,7 +26,7 @@ from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.cluster import ONE_MACHINE
 from fsmatrix.analysis.data.columns import Codes, coded, plain
 from fsmatrix.analysis.data.load import Rows, campaign_json, runs_of
-from fsmatrix.analysis.data.summary import Summary, summarise
+from fsmatrix.analysis.data.summary import Summary, made_once, summarise
 from fsmatrix.analysis.draw import page
 from fsmatrix.analysis.draw.charts import Chart, charts, colours
 from fsmatrix.analysis.draw.panels import WIDTH, groups
@@ -389,6 +389,7 @@ def render(
     return page.rendered(TEMPLATE, **context(ds, include_reference, studies, place))
 
 
+@made_once
 def context(
     ds: xr.Dataset,
     include_reference: bool = False,

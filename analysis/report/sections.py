@@ -18,7 +18,7 @@ from fsmatrix.analysis.comparison.compare import comparisons
 from fsmatrix.analysis.comparison.compared import Compared
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.data.load import Rows, rows
-from fsmatrix.analysis.data.summary import Summary, summarise
+from fsmatrix.analysis.data.summary import Summary, made_once, summarise
 from fsmatrix.analysis.draw import pictures, tables
 from fsmatrix.analysis.lessons.result import Lessons
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
@@ -262,6 +262,7 @@ class Exported:
     missing: tuple[tuple[str, str], ...]
 
 
+@made_once
 def export(ds: xr.Dataset, figures: Wanted | None, tabled: Wanted | None) -> Exported:
     """Write them; a directory is made if it is not there, other files in it stay.
 

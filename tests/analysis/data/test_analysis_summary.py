@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data import load, summary
 from fsmatrix.analysis.draw import panels
+from fsmatrix.analysis.report import report
 from fsmatrix.analysis.report.table import doubts, in_terminal, usual_tables
 from fsmatrix.cli.progress import Terminal
 from fsmatrix.results.files.hdf5 import schema
@@ -266,3 +268,19 @@ def test_the_metric_that_replays_are_judged_by_is_shown(tmp_path: Path) -> None:
 
     assert any("IOPS" in title for title in titles("replay"))
     assert not any("IOPS" in title for title in titles("read"))
+
+
+def test_a_report_makes_each_summary_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ds = dataset(tmp_path, [one(target, b) for target in ("xfs", "ext4") for b in range(7)])
+    asked: list[tuple[str, ...]] = []
+    plain = summary._summarised
+
+    def counted(ds: xr.Dataset, include: Collection[summary.Excluded]) -> summary.Summary:
+        asked.append(tuple(include))
+        return plain(ds, include)
+
+    monkeypatch.setattr(summary, "_summarised", counted)
+    report.context(ds)
+    assert asked == [()]
+    summary.summarise(ds)  # who changes the Dataset between two calls gets what is there now
+    assert asked == [(), ()]
