@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from fsmatrix.analysis.data.factors import ROLES
 from fsmatrix.analysis.data.load import Rows
-from fsmatrix.analysis.data.roles import ROLES
 from fsmatrix.analysis.studies import flash, pagecache
 from fsmatrix.analysis.units import OWN
 from fsmatrix.results.evidence.values import JsonObject

@@ -236,7 +236,7 @@ def show(
     from fsmatrix.analysis.data.load import campaign_json, open_campaign, rows
     from fsmatrix.analysis.data.summary import summarise
     from fsmatrix.analysis.questions import iterations
-    from fsmatrix.analysis.report import table
+    from fsmatrix.analysis.report import terminal
     from fsmatrix.analysis.units import METRICS
 
     for name in metric or ():
@@ -264,9 +264,9 @@ def show(
         named = results.is_dir() or campaign_json(dataset).get("imported")
         many = _first_screen(console, dataset, summary, str(results) if named else "")
         if many and not cells:
-            analyse.print_lines([*table.doubts(summary), MORE])
+            analyse.print_lines([*terminal.doubts(summary), MORE])
             return
-    tables = Group(table.in_terminal(summary, metric or ()), iterations.tables(summary))
+    tables = Group(terminal.in_terminal(summary, metric or ()), iterations.tables(summary))
     # rich leaves out columns that do not fit, from the right: the numbers
     needs = Measurement.get(console, console.options.update(max_width=WIDEST), tables)
     needed = needs.minimum if console.is_terminal else needs.maximum
@@ -304,7 +304,7 @@ def _first_screen(console: Console, dataset: xr.Dataset, summary: Summary, place
     """As the report's, or why there is none; whether it holds more than a few cells."""
     from fsmatrix.analysis.data.load import campaign_json
     from fsmatrix.analysis.questions.fairness import fairness
-    from fsmatrix.analysis.report.standing import WIDTH, standing
+    from fsmatrix.analysis.report.terminal import WIDTH, standing
 
     standings, refused = _standings(dataset, summary)
     for why in refused:

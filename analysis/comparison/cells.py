@@ -20,9 +20,9 @@ import pandas as pd
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, ComparisonOptions, Key, Levels, Table, Where
-from fsmatrix.analysis.data.axes import Axis
 from fsmatrix.analysis.data.columns import Codes, coded, combined
 from fsmatrix.analysis.data.factors import rows_by_group
+from fsmatrix.analysis.data.matrices import Axis
 from fsmatrix.analysis.stats.estimates.intervals import GeometricMean, Ratio, geometric_mean, ratio
 from fsmatrix.analysis.stats.estimates.medians import Floats, per_attachment
 from fsmatrix.analysis.stats.estimates.runs import Runs, independent, runs

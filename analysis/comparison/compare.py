@@ -28,16 +28,17 @@ from fsmatrix.analysis.comparison.cells import (
     whole_mean,
     without,
 )
-from fsmatrix.analysis.comparison.checks import (
+from fsmatrix.analysis.comparison.compared import (
     Checked,
+    JudgedPair,
     checked,
     common,
     doubts_of,
+    judged_cells,
     named,
     spreads_of,
     versions,
 )
-from fsmatrix.analysis.comparison.compared import JudgedPair, judged_cells
 from fsmatrix.analysis.comparison.extension import Record, record_of
 from fsmatrix.analysis.comparison.questions import Family, Question, chosen, family_of
 from fsmatrix.analysis.comparison.result import Comparison

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fsmatrix.analysis.comparison.compared import Compared, ComparedSides, mean_ratio
-from fsmatrix.analysis.comparison.words import how_sure
+from fsmatrix.analysis.comparison.result import how_sure
 from fsmatrix.analysis.data.doubts import listed
-from fsmatrix.analysis.data.factors import several
-from fsmatrix.analysis.data.roles import Key, pattern_of
+from fsmatrix.analysis.data.factors import Key, pattern_of, several
 from fsmatrix.analysis.stats import words
-from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.testing.verdict import CERTAINTY
+from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import labelled
 from fsmatrix.results.units import plural
 

@@ -21,8 +21,7 @@ from fsmatrix.analysis.comparison.cells import Match, Pair, WorkPart, difference
 from fsmatrix.analysis.comparison.extension import Record
 from fsmatrix.analysis.comparison.rows import ComparisonOptions, Table, without_blocks
 from fsmatrix.analysis.data.columns import Codes
-from fsmatrix.analysis.data.factors import several
-from fsmatrix.analysis.data.roles import pattern_of
+from fsmatrix.analysis.data.factors import pattern_of, several
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, geometric_mean
 from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.stats.testing import signflips

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
-from fsmatrix.analysis.data.axes import Axis, factor_columns
 from fsmatrix.analysis.data.cells import values_of
 from fsmatrix.analysis.data.columns import Codes, Mask, coded, combined
 from fsmatrix.analysis.data.doubts import audits_of
 from fsmatrix.analysis.data.load import Rows, join, rows, runs_of, saturated_points
+from fsmatrix.analysis.data.matrices import Axis, factor_columns
 from fsmatrix.analysis.data.study import why_no_value
 from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
 from fsmatrix.analysis.units import (

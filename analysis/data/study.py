@@ -1,6 +1,6 @@
 """One value per attachment of every cell of a campaign, for one metric.
 
-Whatever varies beside the roles of `roles.py` (target, cache state, engine...) is kept apart,
+Whatever varies beside the roles of `factors.py` (target, cache state, engine...) is kept apart,
 never averaged over.
 """
 
@@ -20,19 +20,20 @@ from fsmatrix.analysis.data.cells import Cell, Values, values_of
 from fsmatrix.analysis.data.cluster import Cluster
 from fsmatrix.analysis.data.columns import Mask, coded, combined
 from fsmatrix.analysis.data.doubts import audits_of
-from fsmatrix.analysis.data.factors import OF_PHASES, follows
-from fsmatrix.analysis.data.load import rows, runs_of
-from fsmatrix.analysis.data.roles import (
+from fsmatrix.analysis.data.factors import (
     NUMERIC,
+    OF_PHASES,
     ORDER,
     ROLES,
     TITLES,
     Key,
     by_size,
     factor_of,
+    follows,
     level_text,
     same,
 )
+from fsmatrix.analysis.data.load import rows, runs_of
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, ratio
 from fsmatrix.analysis.stats.estimates.medians import LEVEL
 from fsmatrix.analysis.stats.estimates.runs import runs

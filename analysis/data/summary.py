@@ -12,14 +12,13 @@ from typing import Concatenate, Literal, ParamSpec, TypeVar
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis.data import cluster, own_iterations
-from fsmatrix.analysis.data.cells import Cell, Counted, Measured, sort_key
+from fsmatrix.analysis.data import cluster
+from fsmatrix.analysis.data.cells import Cell, Counted, Measured, OwnSummary, own_of_cells, sort_key
 from fsmatrix.analysis.data.cluster import Cluster
 from fsmatrix.analysis.data.columns import Codes, Mask, combined
 from fsmatrix.analysis.data.doubts import audits_of
 from fsmatrix.analysis.data.factors import codes, groups, roles
 from fsmatrix.analysis.data.load import Array, Rows, rows, runs_of
-from fsmatrix.analysis.data.own_iterations import OwnSummary
 from fsmatrix.analysis.units import Level
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.record import SEVERITIES
@@ -121,7 +120,7 @@ def _summarised(ds: xr.Dataset, include: Collection[Excluded]) -> Summary:
         audits=audits_of(ds, kept, group),
         refused=audits_of(ds, kept, group, ("invalid",)),
         warned=audits_of(ds, kept[valid], group[valid], ("warning",)),
-        own=own_iterations.of_cells(ds, kept[valid], group[valid]),
+        own=own_of_cells(ds, kept[valid], group[valid]),
     )
     used = ~data.failed & data.timed if "invalid" in include else data.counting
     counted = Counted(data, kept, group, used, first.size)

@@ -11,17 +11,15 @@ from dataclasses import dataclass, replace
 
 import xarray as xr
 
-from fsmatrix.analysis.comparison.advice import fewest_blocks
 from fsmatrix.analysis.comparison.compare import DEFAULTS, comparisons
 from fsmatrix.analysis.comparison.compared import Compared, ComparedSides
 from fsmatrix.analysis.comparison.overview import ALL, Entry, Seen
-from fsmatrix.analysis.comparison.result import Comparison
+from fsmatrix.analysis.comparison.result import Comparison, fewest_blocks
 from fsmatrix.analysis.comparison.rows import ComparisonOptions
-from fsmatrix.analysis.data.factors import several
-from fsmatrix.analysis.data.roles import Key, pattern_of
+from fsmatrix.analysis.data.factors import Key, pattern_of, several
 from fsmatrix.analysis.lessons.words import Lesson, names, unanswerable
 from fsmatrix.analysis.stats import words
-from fsmatrix.analysis.stats.certainty import Certainty
+from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import OWN
 from fsmatrix.results.units import plural
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fsmatrix.analysis.data.cells import Values
-from fsmatrix.analysis.data.roles import Key
+from fsmatrix.analysis.data.factors import Key
 from fsmatrix.analysis.data.study import Study, ratio_of
 from fsmatrix.analysis.lessons.words import (
     Bound,
@@ -25,10 +25,9 @@ from fsmatrix.analysis.lessons.words import (
     too_few,
     unanswerable,
 )
-from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.estimates.medians import Median
-from fsmatrix.analysis.stats.words import few
+from fsmatrix.analysis.stats.words import Certainty, few
 from fsmatrix.analysis.units import METRICS
 
 

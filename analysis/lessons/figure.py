@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.cells import Values
-from fsmatrix.analysis.data.roles import Key
+from fsmatrix.analysis.data.factors import Key
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.units import SHORT_TITLES, Level, Unit
 

@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fsmatrix.analysis.comparison.advice import extension_of, fewest_blocks
 from fsmatrix.analysis.comparison.extension import recorded
+from fsmatrix.analysis.comparison.result import extension_of, fewest_blocks
 from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.lessons.backend import together, winner
 from fsmatrix.analysis.lessons.standings import Pair, Standing, Standings, level_words
 from fsmatrix.analysis.stats import words
-from fsmatrix.analysis.stats.certainty import Certainty
-from fsmatrix.analysis.stats.words import IMPORTED, lead
+from fsmatrix.analysis.stats.words import IMPORTED, Certainty, lead
 from fsmatrix.results.evidence.values import JsonObject
 from fsmatrix.results.units import plural
 

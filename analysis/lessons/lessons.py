@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis.comparison.advice import extension_of
 from fsmatrix.analysis.comparison.extension import record_of
+from fsmatrix.analysis.comparison.result import extension_of
 from fsmatrix.analysis.comparison.rows import TOLERANCE, ComparisonOptions
 from fsmatrix.analysis.data import summary
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.cluster import ONE_MACHINE
+from fsmatrix.analysis.data.factors import ROLES
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.roles import ROLES
 from fsmatrix.analysis.data.study import Study, study
 from fsmatrix.analysis.lessons import figure
 from fsmatrix.analysis.lessons import limits as evidence
@@ -42,10 +42,9 @@ from fsmatrix.analysis.questions import scalability as scaling
 from fsmatrix.analysis.questions.bottleneck import bottleneck as bottlenecks
 from fsmatrix.analysis.questions.bottleneck.result import Bottleneck, GrowthStep, GrowthVerdict
 from fsmatrix.analysis.questions.scalability import FEWEST_LEVELS, NodeSeries
-from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Median
 from fsmatrix.analysis.stats.testing.tests import ALPHA
-from fsmatrix.analysis.stats.words import few
+from fsmatrix.analysis.stats.words import Certainty, few
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.units import METRICS, Level, brief
 from fsmatrix.results.units import plural

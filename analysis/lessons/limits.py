@@ -11,18 +11,18 @@ import xarray as xr
 
 from fsmatrix.analysis.comparison.extension import record_of
 from fsmatrix.analysis.comparison.rows import at_levels, own_values
-from fsmatrix.analysis.data.axes import factor_columns
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.doubts import far_sentences
 from fsmatrix.analysis.data.load import rows
+from fsmatrix.analysis.data.matrices import factor_columns
 from fsmatrix.analysis.data.study import Study, why_no_value
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.lessons.words import Bound, cell_metric, constant, names
-from fsmatrix.analysis.questions.bottleneck import usage
 from fsmatrix.analysis.questions.findings import finding_groups
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.stats.words import IMPORTED
 from fsmatrix.analysis.units import Level, factor_title
+from fsmatrix.results.files.campaign.usage import COLUMNS
 from fsmatrix.results.units import plural
 
 CACHES = ("cold", "warm", "bypass")
@@ -177,7 +177,7 @@ def _gaps(of: Study) -> list[str]:
 def _evidence(ds: xr.Dataset) -> list[str]:
     blank = [
         name
-        for name in usage.COLUMNS
+        for name in COLUMNS
         if name not in ds.variables or not (ds[name].values == ds[name].values).any()
     ]
     if not blank:
@@ -185,7 +185,7 @@ def _evidence(ds: xr.Dataset) -> list[str]:
     return [
         f"no counters of {', '.join(name.replace('_', ' ') for name in blank)}: what is at "
         "its limit is known in part only"
-        if len(blank) < len(usage.COLUMNS)
+        if len(blank) < len(COLUMNS)
         else "no counters of network, devices or CPUs: what is at its limit is not known"
     ]
 

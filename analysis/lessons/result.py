@@ -12,7 +12,7 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.extension import Extension
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.data.doubts import listed
-from fsmatrix.analysis.data.roles import level_text
+from fsmatrix.analysis.data.factors import level_text
 from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.lessons.backend import TOGETHER
 from fsmatrix.analysis.lessons.limits import least_attachments
@@ -30,8 +30,8 @@ from fsmatrix.analysis.lessons.words import (
     rate_text,
 )
 from fsmatrix.analysis.result import Drawn, plain
-from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
+from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import METRICS, Level, factor_title, work_kind
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural

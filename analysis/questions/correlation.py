@@ -15,7 +15,7 @@ import scipy
 import xarray as xr
 
 from fsmatrix.analysis.data.cells import Values
-from fsmatrix.analysis.data.roles import NUMERIC, Key
+from fsmatrix.analysis.data.factors import NUMERIC, Key
 from fsmatrix.analysis.data.study import Study, study
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.intervals import Curve

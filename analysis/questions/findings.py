@@ -10,10 +10,10 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis.comparison.rows import Levels, at_levels
-from fsmatrix.analysis.data.axes import Axis, factor_columns
 from fsmatrix.analysis.data.columns import Array, Codes, coded, combined, plain
 from fsmatrix.analysis.data.factors import OF_PHASES, roles, rows_by_group
 from fsmatrix.analysis.data.load import Rows, rows, runs_of
+from fsmatrix.analysis.data.matrices import Axis, factor_columns
 from fsmatrix.analysis.data.summary import RANK
 from fsmatrix.analysis.result import plain as plain_data
 from fsmatrix.analysis.units import Level, described

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.data.cells import OwnSummary, places_of
 from fsmatrix.analysis.data.columns import Array, Codes
-from fsmatrix.analysis.data.own_iterations import OwnSummary, places_of
 from fsmatrix.analysis.units import METRICS
 from fsmatrix.results import iterations
 from fsmatrix.results.evidence.values import Json

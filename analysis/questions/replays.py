@@ -14,10 +14,10 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.data.axes import factor_columns
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.factors import roles, rows_by_group
 from fsmatrix.analysis.data.load import Rows, rows
+from fsmatrix.analysis.data.matrices import factor_columns
 from fsmatrix.analysis.traces import added, played_says, share, summary_says
 from fsmatrix.analysis.units import MISSING, described, fitting
 from fsmatrix.results import histogram

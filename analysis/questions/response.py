@@ -18,7 +18,7 @@ import xarray as xr
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.cells import Values
-from fsmatrix.analysis.data.roles import Key
+from fsmatrix.analysis.data.factors import Key
 from fsmatrix.analysis.data.study import Study, study
 from fsmatrix.analysis.questions.curves import CurveLine, described, lines, numbers
 from fsmatrix.analysis.result import plain

@@ -16,12 +16,10 @@ from fsmatrix.analysis.comparison.compare import DEFAULTS
 from fsmatrix.analysis.comparison.result import Comparison
 from fsmatrix.analysis.comparison.rows import ComparisonOptions
 from fsmatrix.analysis.data.cells import Values
-from fsmatrix.analysis.data.factors import several
+from fsmatrix.analysis.data.factors import Key, several
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.data.study import study
-from fsmatrix.analysis.questions.curves import Curves, curves, described
-from fsmatrix.analysis.questions.speedup import Speedup, speedup
+from fsmatrix.analysis.questions.curves import Curves, Speedup, curves, described, speedup
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.studies.cern import installations

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis.data.factors import several
+from fsmatrix.analysis.data.factors import Key, several
 from fsmatrix.analysis.data.load import Rows, rows
-from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.data.study import study
 from fsmatrix.analysis.questions.curves import described
 from fsmatrix.analysis.result import plain

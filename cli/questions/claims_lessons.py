@@ -81,7 +81,7 @@ def claims(
 
 def _print_cells(claim: JudgedClaim) -> None:
     """A row for each cell of a claim."""
-    from fsmatrix.analysis.studies.claims.words import agreement, labels, number_of
+    from fsmatrix.analysis.studies.claims.result import agreement, labels, number_of
 
     short = labels(claim)
     rows = [
@@ -99,7 +99,7 @@ def _print_cells(claim: JudgedClaim) -> None:
 
 def read_study(name: str) -> StudyFile:
     """A study by name, or of a YAML file; CampaignError with file and line for what is wrong."""
-    from fsmatrix.analysis.studies.claims import files as claims_files
+    from fsmatrix.analysis.studies.claims import study as claims_files
     from fsmatrix.analysis.studies.claims.study import StudyFile
     from fsmatrix.suite.campaign import yamlio
     from fsmatrix.suite.campaign.check import validate

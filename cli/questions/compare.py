@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from fsmatrix.analysis.stats.certainty import Certainty
+from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.questions import analyse
 from fsmatrix.results.evidence.values import Json
@@ -176,8 +176,7 @@ def of_baseline(
 
 def show_comparison(results: Sequence[Comparison], cells: bool) -> None:
     """Each, and once what they share, with what would decide more; every cell if asked, or few."""
-    from fsmatrix.analysis.comparison.advice import extension_of
-    from fsmatrix.analysis.comparison.words import tested
+    from fsmatrix.analysis.comparison.result import extension_of, how_tested
 
     if not results:
         return
@@ -195,7 +194,7 @@ def show_comparison(results: Sequence[Comparison], cells: bool) -> None:
     if cells or few:
         shown = "; ".join(text for sign, text in LEGEND.items() if sign in signs)
         lines.append(shown.format(sure=f"{100 * (1 - results[0].alpha):.3g}"))
-        lines += [tested(judged)] if judged and cells else []
+        lines += [how_tested(judged)] if judged and cells else []
     lines += [] if cells else [MORE]
     analyse.print_lines([line for line in lines if line])
 
@@ -329,7 +328,7 @@ def compare(
     (status 1 if a condition is met; docs/acceptance.md)
     """
     from fsmatrix.analysis.acceptance.acceptance import acceptance as acceptance_of
-    from fsmatrix.analysis.comparison.advice import extension_of
+    from fsmatrix.analysis.comparison.result import extension_of
     from fsmatrix.analysis.comparison.rows import ComparisonOptions
 
     analyse.picture(out)

@@ -101,8 +101,7 @@ def _steps() -> Callable[[int, int], None]:
 
 def _show(result: Io500Study) -> None:
     """Sentences, then the families that have enough submissions for a table."""
-    from fsmatrix.analysis.studies.io500.result import grids
-    from fsmatrix.analysis.studies.io500.words import ENOUGH
+    from fsmatrix.analysis.studies.io500.result import ENOUGH, grids
 
     analyse.print_lines(result.says)
     few = sum(row.submissions < ENOUGH for row in result.families)
@@ -248,7 +247,7 @@ def tails(
 
     Example: fsmatrix tails out --quantile 99.9% --out tails.png
     """
-    from fsmatrix.analysis.questions.tails.tails import tails as analysis
+    from fsmatrix.analysis.questions.tails import tails as analysis
 
     share = analyse.share("--quantile", quantile)
     return lambda ds, where: analysis(ds, share, where=where)
@@ -404,8 +403,8 @@ def predict(
     Example: fsmatrix predict out --measured today --out faults.pdf
     """
     from fsmatrix.analysis.questions.models.models import models
-    from fsmatrix.analysis.questions.models.predictions import faults
-    from fsmatrix.analysis.questions.models.predictions import predict as analysis
+    from fsmatrix.analysis.questions.models.result import faults
+    from fsmatrix.analysis.questions.models.result import predict as analysis
 
     if bool(chunk) == bool(measured):
         raise refuse(Origin("fsmatrix predict"), "", "needs either --chunk or --measured")
@@ -445,7 +444,7 @@ def speedup(
     Example: fsmatrix speedup out --of nilfs2 --over ext2 --along memory --metric iops
     """
     from fsmatrix.analysis.comparison.rows import ComparisonOptions
-    from fsmatrix.analysis.questions.speedup import speedup as analysis
+    from fsmatrix.analysis.questions.curves import speedup as analysis
 
     return lambda ds, where: analysis(
         ds, of, over, metric, along=(along,), by=by, options=ComparisonOptions(where=where)

@@ -76,6 +76,8 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
             trust.make_folder(path)
             strange = sorted(e.name for e in path.iterdir() if not _may_be_there(e.name))
+            if strange and exist_ok and (path / MARKER).exists():  # another shard made it meanwhile
+                return cls.open(path)
             if strange:
                 raise StoreError(path, f"is not empty (holds {strange[0]!r}) and is not a store")
             _write_marker(path)

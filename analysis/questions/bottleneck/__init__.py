@@ -1,4 +1,4 @@
 """Where bandwidth stops growing, and what is at its limit there.
 
-From outside: `bottleneck`, `traffic`, `usage`.
+From outside: `bottleneck`, `traffic`.
 """

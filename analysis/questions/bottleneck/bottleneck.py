@@ -12,23 +12,29 @@ Busy time of a device only excludes: an SSD works on many requests at once, and 
 at a few per cent of what it can do as soon as one request is there at any moment.  Only its limit
 shows that it is at it.  Below a limit in bytes per second an always busy device may be at that of
 its operations.
+
+What a run used is in the campaign file (COLUMNS: results/files/campaign/usage.py); of an older one
+run files are read, if told where, else only the finding `cpu-saturated` tells of a full CPU.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis.data.cells import Values
-from fsmatrix.analysis.data.roles import Key
+from fsmatrix.analysis.data.factors import Key
+from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.study import Study, ratio_of, study
-from fsmatrix.analysis.questions.bottleneck import chart, usage
+from fsmatrix.analysis.questions.bottleneck import chart
 from fsmatrix.analysis.questions.bottleneck.result import (
     AXES,
     BUSY,
@@ -42,10 +48,100 @@ from fsmatrix.analysis.questions.bottleneck.result import (
 )
 from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.analysis.units import Level, Unit
+from fsmatrix.results.files.campaign.usage import COLUMNS, Usage, of_phase
+from fsmatrix.results.files.run import recordcheck
 from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.files.store import Store
+from fsmatrix.results.record import RunRecord
+
+CPU_AUDIT = "cpu-saturated"
+CPU_AUDIT_SHARE = 0.95  # what that audit calls busy (results/audits/machine.py)
+_LINK = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMG])bit", re.ASCII)
+_SCALE = {"K": 1e3, "M": 1e6, "G": 1e9}
+Name = tuple[str, str]  # run id, phase
 
 STOPPED = 0.10  # growth of a step below which it has stopped
 IMPOSSIBLE = 1.05  # share above which the limit or the counter is wrong: no evidence
+
+
+def of_campaign(ds: xr.Dataset) -> dict[Name, Usage]:
+    """From a campaign file's own variables and findings."""
+    data = rows(ds)
+    names = list(zip(data["run_id"].tolist(), data["phase"].tolist(), strict=True))
+    columns = {
+        name: data[name].astype(np.float64).tolist() for name in COLUMNS if name in data.columns
+    }
+    usages = {
+        name: Usage(**{column: values[i] for column, values in columns.items()})
+        for i, name in enumerate(names)
+    }
+    if "cpu_busy" not in columns and "finding_run" in ds:
+        audits = ds["finding_audit"].values.astype(str).tolist()
+        for row, audit in zip(ds["finding_run"].values.tolist(), audits, strict=True):
+            if audit == CPU_AUDIT:
+                usages[names[int(row)]] = Usage(cpu_busy=CPU_AUDIT_SHARE)
+    return usages
+
+
+def of_store(
+    directory: Path | str, run_ids: Iterable[str], left_out: list[ResultError] | None = None
+) -> dict[Name, Usage]:
+    """From the run files of a store; runs that it does not have are left out.
+
+    So are those that cannot be read or do not fit, each with an error in `left_out`.
+    """
+    store = Store.open(directory)
+    usages: dict[Name, Usage] = {}
+    for run_id in dict.fromkeys(run_ids):
+        record = read_or_none(store, run_id, [] if left_out is None else left_out)
+        if record is None:
+            continue
+        try:
+            for phase in record.phases:
+                usages[run_id, phase.name] = of_phase(record, phase)
+        except recordcheck.NONSENSE as error:
+            if left_out is not None:
+                left_out.append(ResultError(store.path(run_id), f"its counters: {error}"))
+    return usages
+
+
+def read_or_none(store: Store, run_id: str, left_out: list[ResultError]) -> RunRecord | None:
+    """A run of a store; None if it is not there, or with an error in `left_out` if it is no run."""
+    if run_id not in store:
+        return None
+    try:
+        return recordcheck.read(store.path(run_id))
+    except ResultError as error:
+        left_out.append(error)
+        return None
+
+
+def left_out_sentences(left_out: Iterable[ResultError]) -> list[str]:
+    """A sentence for each file that was left out."""
+    return [f"{error.path.name} is left out: {error.reason}." for error in left_out]
+
+
+def usages_by_cell(
+    ds: xr.Dataset, of: Study, usages: Mapping[Name, Usage]
+) -> list[dict[str, list[Usage]]]:
+    """Attachment -> usages, for each cell of `of.valued`."""
+    data = rows(ds)
+    names = list(zip(data["run_id"].tolist(), data["phase"].tolist(), strict=True))
+    attachments = data["attachment"].tolist()
+    result: list[dict[str, list[Usage]]] = [{} for _ in of.valued]
+    for own, cell in zip(result, of.valued, strict=True):
+        for row in cell.cell.rows.tolist():
+            if names[row] in usages:
+                own.setdefault(attachments[row], []).append(usages[names[row]])
+    return result
+
+
+def link_limit(network: Any, storage_nodes: float) -> float:
+    """Bytes per second of all storage nodes' links together ("1Gbit" each); NaN if unknown."""
+    match = _LINK.fullmatch(network.strip()) if isinstance(network, str) else None
+    if match is None or not storage_nodes > 0:
+        return math.nan
+    return float(match[1]) * _SCALE[match[2]] / 8 * storage_nodes
 
 
 def bottleneck(
@@ -73,11 +169,11 @@ def bottleneck(
     of = bandwidth or study(ds, "bandwidth", where)
     if not any(axis in of.varying for axis in AXES):
         raise ValueError("neither chunk size nor processes vary: nothing can stop growing")
-    usages_by_run = usage.of_campaign(ds)
+    usages_by_run = of_campaign(ds)
     left_out: list[ResultError] = []
     if store is not None:
-        usages_by_run |= usage.of_store(store, [run_id for run_id, _ in usages_by_run], left_out)
-    by_cell = usage.by_cell(ds, of, usages_by_run)
+        usages_by_run |= of_store(store, [run_id for run_id, _ in usages_by_run], left_out)
+    by_cell = usages_by_cell(ds, of, usages_by_run)
     shares = {i: _resources(cell, by_cell[i], limits or {}) for i, cell in enumerate(of.valued)}
     index = {id(cell): i for i, cell in enumerate(of.valued)}
     verdicts = []
@@ -86,7 +182,7 @@ def bottleneck(
             if len(cells) > 1:
                 last = shares[index[id(cells[-1])]]
                 verdicts.append(_verdict(axis, key, cells, threshold, last))
-    sentences = tuple(usage.left_out_sentences(left_out))
+    sentences = tuple(left_out_sentences(left_out))
     return Bottleneck(
         of, of.fitting(unit), threshold, tuple(verdicts), shares, sentences, chart=chart
     )
@@ -118,9 +214,9 @@ def _step(axis: str, key: Key, a: Values, b: Values, threshold: float) -> Growth
 
 
 def _resources(
-    cell: Values, of: Mapping[str, Sequence[usage.Usage]], limits: Mapping[str, float]
+    cell: Values, of: Mapping[str, Sequence[Usage]], limits: Mapping[str, float]
 ) -> tuple[Resource, ...]:
-    link = usage.link_limit(cell.level("network"), cell.number("storage_nodes"))
+    link = link_limit(cell.level("network"), cell.number("storage_nodes"))
     network, device = limits.get("network", link), limits.get("device", math.nan)
     busy = _resource(
         "device", [[usage_of_run.device_busy for usage_of_run in usages] for usages in of.values()]
@@ -135,7 +231,7 @@ def _resources(
             "network", [[u.network_rate / network for u in usages] for usages in of.values()]
         ),
         _device(busy, rated),
-        _resource("client CPU", [[usage.cpu_busy for usage in usages] for usages in of.values()]),
+        _resource("client CPU", [[used.cpu_busy for used in usages] for usages in of.values()]),
     )
 
 

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.data.cells import Values
-from fsmatrix.analysis.data.roles import Key, level_text
+from fsmatrix.analysis.data.factors import Key, level_text
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.questions.bottleneck.result import AXES, FULL, Bottleneck
 from fsmatrix.analysis.stats.estimates.medians import Median

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from fsmatrix.analysis.data.roles import Key
+from fsmatrix.analysis.data.factors import Key
 from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.result import Drawn, plain
-from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import Median
+from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import Unit
 from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural

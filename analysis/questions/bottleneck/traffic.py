@@ -18,10 +18,10 @@ import xarray as xr
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.cells import Values
+from fsmatrix.analysis.data.factors import Key, level_text
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.roles import Key, level_text
 from fsmatrix.analysis.data.study import Study, study
-from fsmatrix.analysis.questions.bottleneck import usage
+from fsmatrix.analysis.questions.bottleneck import bottleneck
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_runs
 from fsmatrix.analysis.units import Level, Unit
@@ -230,7 +230,7 @@ def traffic(
     for own, cell in zip(runs, of.valued, strict=True):
         for row in cell.cell.rows.tolist():
             run_id, phase = str(data["run_id"][row]), str(data["phase"][row])
-            record = usage.read_or_none(files, run_id, left_out)
+            record = bottleneck.read_or_none(files, run_id, left_out)
             series = _series(record, phase, files, left_out) if record else None
             without += series is None
             if series:
@@ -248,7 +248,7 @@ def traffic(
     if not traffic_cells:
         raise ValueError(f"no run file in {store} has network counters of a run that counts")
     shown = unit or units.fitting("bandwidth", [cell.median.median for cell in traffic_cells])
-    told = (*reasons, *usage.left_out_sentences(left_out))
+    told = (*reasons, *bottleneck.left_out_sentences(left_out))
     return Traffic(of, shown, traffic_cells, without, told)
 
 
@@ -312,7 +312,7 @@ def series(record: RunRecord, name: str) -> TrafficSeries | None:
 
 def _cell(key: Key, cell: Values, runs: Sequence[TrafficSeries]) -> TrafficCell:
     levels, owners = [run.level for run in runs], np.array([run.attachment for run in runs])
-    limit = usage.link_limit(cell.level("network"), cell.number("storage_nodes"))
+    limit = bottleneck.link_limit(cell.level("network"), cell.number("storage_nodes"))
     return TrafficCell(key, cell.level("chunk"), tuple(runs), of_runs(levels, owners), limit)
 
 

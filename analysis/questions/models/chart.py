@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fsmatrix.analysis.data.cells import Values
-from fsmatrix.analysis.data.roles import Key, same
+from fsmatrix.analysis.data.factors import Key, same
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.questions.models.model import Fits, Model, chunk_text, panel_key
 from fsmatrix.analysis.questions.models.result import Models

@@ -14,7 +14,7 @@ import xarray as xr
 
 from fsmatrix.analysis.stats.testing.tests import ALPHA
 from fsmatrix.analysis.studies.claims import figure
-from fsmatrix.analysis.studies.claims.cells import scope_of
+from fsmatrix.analysis.studies.claims.cells import data_of, scope_of
 from fsmatrix.analysis.studies.claims.judge import (
     JudgedClaim,
     PValues,
@@ -32,12 +32,10 @@ from fsmatrix.analysis.studies.claims.judge import (
     untestable,
 )
 from fsmatrix.analysis.studies.claims.result import Claims
-from fsmatrix.analysis.studies.claims.scope import data_of
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.studies.claims.cells import Scope
-    from fsmatrix.analysis.studies.claims.scope import Data
+    from fsmatrix.analysis.studies.claims.cells import Data, Scope
 
 
 def claims(ds: xr.Dataset, study: StudyFile, alpha: float = ALPHA) -> Claims:

@@ -3,24 +3,34 @@
 A claim is about the medians of cells (combinations of levels): a ratio of two cells, a correlation
 over cells, or growth on both sides of a knee.  Each has a claimed range and says for how many
 cells it is claimed.  Factors have one name here, whatever the workload calls them.
+
+Some studies come with fsmatrix; `faults` finds what is wrong with one beyond its schema.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from fsmatrix.analysis.data.roles import ROLES
-from fsmatrix.analysis.units import Level, is_size
+import fsmatrix.results
+from fsmatrix.analysis.data.factors import NUMERIC, ROLES
+from fsmatrix.analysis.units import METRICS, Level, is_size
+from fsmatrix.results.files import safefile
+from fsmatrix.results.files.campaign.usage import COLUMNS
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.units import parse_size
 
 PATTERNS: dict[str, tuple[Level, ...]] = {
     "rand-read": ("randread",), "seq-read": ("read",),
     "rand-write": ("randwrite",), "seq-write": ("write",),
 }  # fmt: skip
+
+FOLDER = Path(fsmatrix.results.__file__).parent / "published" / "studies"
+Fault = tuple[tuple[str | int, ...], str, str, tuple[str, ...]]  # path, message, wrong, allowed
 
 
 def _level(value: Any) -> Any:
@@ -229,3 +239,85 @@ class StudyFile(_Model):
 
     def _same(self, factor: str) -> Mapping[str, tuple[Level, ...]]:
         return self.factors.get(factor, _NO_FACTOR).same
+
+
+def names() -> list[str]:
+    """Names of the studies that come with fsmatrix, sorted."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load(name: str) -> StudyFile:
+    """A study that comes with fsmatrix; ValueError for an unknown name, ResultError if faulty."""
+    if name not in names():
+        raise ValueError(f"no study {name!r}: there are {', '.join(names())}")
+    path = FOLDER / f"{name}.yaml"
+    study = safefile.load(path, StudyFile, "is no study")
+    wrong = [f"{'.'.join(map(str, path_))}: {message}" for path_, message, _, _ in faults(study)]
+    if wrong:
+        raise ResultError(path, f"is no study: {'; '.join(wrong)}")
+    return study
+
+
+def faults(study: StudyFile) -> Iterator[Fault]:
+    """What the schema cannot see: metrics, factors and levels that the study does not know."""
+    metrics = (*METRICS, *COLUMNS, *study.metrics)
+    factors = tuple(dict.fromkeys([*ROLES, *study.factors]))
+    seen: set[str] = set()
+    for i, claim in enumerate(study.claims):
+        at = ("claims", i)
+        if claim.id in seen:
+            yield (*at, "id"), f"the claim {claim.id!r} is there twice", "", ()
+        seen.add(claim.id)
+        for key in ("metric", "over_metric"):
+            metrics_named = claim.metric if key == "metric" else (claim.over_metric,)
+            for wrong in (m for m in metrics_named if m and m not in metrics):
+                yield (*at, key), f"no metric {wrong!r}", wrong, metrics
+        for place, factor, levels in _named_levels(claim):
+            if factor not in factors:
+                yield (*at, *place), f"no factor {factor!r}", factor, factors
+            else:
+                yield from _wrong_levels(study, (*at, *place), factor, levels)
+        for key in ("knee", "correlation"):
+            numeric = getattr(claim.compare, key, "")
+            if numeric in factors and numeric not in NUMERIC:
+                yield (*at, "compare", key), f"{numeric!r} is no number", numeric, NUMERIC
+
+
+def _wrong_levels(
+    study: StudyFile, path: tuple[str | int, ...], factor: str, levels: tuple[Level, ...]
+) -> Iterator[Fault]:
+    allowed = study.levels(factor)
+    for level in levels:
+        try:
+            word = study.canonical(factor, level)
+        except ValueError as error:
+            yield path, str(error), str(level), ()
+            continue
+        if allowed and word not in allowed:
+            choices = tuple(map(str, study.factors[factor].levels))
+            yield path, f"{factor} has no level {level!r}", str(level), choices
+
+
+def _named_levels(claim: Claim) -> Iterator[tuple[tuple[str | int, ...], str, tuple[Level, ...]]]:
+    """(path, factor, levels) of all that a claim names."""
+    for name, levels in claim.where.items():
+        yield ("where", name), name, levels
+    for i, exception in enumerate(claim.unless):
+        for name, level in exception.items():
+            yield ("unless", i, name), name, (level,)
+    for name in claim.about:
+        yield ("about",), name, ()
+    compare = claim.compare
+    if compare is None:
+        return
+    for side in ("of", "over"):
+        for name, level in getattr(compare, side).items():
+            yield ("compare", side, name), name, (level,)
+    for i, pair in enumerate(compare.pairs):
+        for j, levels_of in enumerate(pair):
+            for name, level in levels_of.items():
+                yield ("compare", "pairs", i, j, name), name, (level,)
+    for key in ("steps", "knee", "correlation"):
+        if name := getattr(compare, key):
+            at = (compare.at,) if key == "knee" else ()
+            yield ("compare", "at") if at else ("compare", key), name, at

@@ -12,12 +12,10 @@ import fsmatrix
 from fsmatrix.analysis.draw import drawing, page, pictures
 from fsmatrix.analysis.draw.drawing import MARKERS, SMALL
 from fsmatrix.analysis.steps import step
-from fsmatrix.analysis.studies.io500 import result, words
-from fsmatrix.analysis.studies.io500.families import NOT_TOLD
-from fsmatrix.analysis.studies.io500.phases import NAMES, PhasePair
-from fsmatrix.analysis.studies.io500.ranges import HARD_OVER_EASY, hard_over_easy
-from fsmatrix.analysis.studies.io500.result import Io500Study
-from fsmatrix.analysis.studies.io500.words import CAVEAT, ENOUGH
+from fsmatrix.analysis.studies.io500 import result
+from fsmatrix.analysis.studies.io500.ranges import HARD_OVER_EASY, NAMES, PhasePair, hard_over_easy
+from fsmatrix.analysis.studies.io500.result import CAVEAT, ENOUGH, Io500Study
+from fsmatrix.analysis.studies.io500.submissions import NOT_TOLD
 from fsmatrix.analysis.units import MISSING, number
 
 if TYPE_CHECKING:
@@ -45,9 +43,9 @@ def render(study: Io500Study) -> str:
     return page.rendered(
         TEMPLATE,
         study=study,
-        caveat=words.CAVEAT,
+        caveat=result.CAVEAT,
         says=[line for line in study.facts if not line.startswith(DETAIL)],
-        together=list(words.correlated(study.pairs)),
+        together=list(result.correlated(study.pairs)),
         systems=len({submission.system for submission in study.submissions}),
         images=[
             (figure.get_suptitle(), pictures.data_uri(figure)) for figure in pictures.figures(study)

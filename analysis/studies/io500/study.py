@@ -9,7 +9,7 @@ from __future__ import annotations
 import xarray as xr
 
 from fsmatrix.analysis.steps import step
-from fsmatrix.analysis.studies.io500 import chart, phases, ranges
+from fsmatrix.analysis.studies.io500 import chart, ranges
 from fsmatrix.analysis.studies.io500.ranges import SCORES
 from fsmatrix.analysis.studies.io500.result import Io500Study
 from fsmatrix.analysis.studies.io500.standing import standings
@@ -43,7 +43,7 @@ def io500(collection: Collection, directory: str, ds: xr.Dataset | None = None) 
         ),
         sizes=ranges.rows(counted, lambda submission: (submission.family, submission.size), SCORES),
         ratios=ranges.rows(counted, lambda submission: (submission.family,), ranges.of_ratios()),
-        pairs=phases.pairs(counted),
+        pairs=ranges.pairs(counted),
         standings=standings(ds, counted) if ds is not None else (),
     )
 

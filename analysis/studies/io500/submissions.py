@@ -3,15 +3,19 @@
 Texts lie in a collection more than once, and beside a result lie results of others.  A text counts
 once.  Of several in one submission the one with the outputs of IOR and mdtest is its own; where
 that leaves several, none is.
+
+Families of file systems go by the words with which submissions name theirs.  A product counts to
+the file system that it is made of: EXAScaler is Lustre, SUSE Enterprise Storage is Ceph, Elastic
+Storage System is Spectrum Scale.  A name of a mount ("scratch") tells no family.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fsmatrix.analysis.studies.io500.families import family
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.formats.io500_text import (
     PARTS,
@@ -24,6 +28,35 @@ from fsmatrix.results.formats.io500_text import (
     score,
 )
 
+NOT_TOLD = "other, or not told"
+# family -> what its names have in them; the first that is met counts
+FAMILIES: dict[str, re.Pattern[str]] = {
+    name: re.compile(words, re.IGNORECASE)
+    for name, words in {
+        "DAOS": r"\bdaos",
+        "Ceph": r"ceph|suse enterprise storage",
+        "BeeGFS": r"bee ?gfs",
+        "Spectrum Scale": r"gpfs|(spectrum|storage) ?scale|elastic storage|\bess\b",
+        "WekaIO": r"weka",
+        "IME": r"(\b|-)ime(\d|\b)|infinite memory engine",
+        "GekkoFS": r"gekko",
+        "VAST": r"\bvast(data)?\b|\bvast ?test\b",
+        "Qumulo": r"qumulo",
+        "Panasas": r"panfs|panasas",
+        "OrangeFS": r"orangefs",
+        "Quobyte": r"quobyte",
+        "OceanStor": r"oceanstor|oceanfs",
+        "CHFS": r"\bchfs",
+        "Hammerspace": r"hammerspace",
+        "MadFS": r"madfs",
+        "SuperFS": r"superfs",
+        "Expand": r"^expand$",
+        "DataWarp": r"datawarp",
+        "YRCloudFile": r"yrcloudfile",
+        "Lustre": r"lustre|exascaler",
+    }.items()
+}
+
 # classes of client nodes; ten is a list of IO500 of its own
 CLASSES: tuple[tuple[int, int, str], ...] = (
     (1, 1, "1"), (2, 9, "2 to 9"), (10, 10, "10"), (11, 99, "11 to 99"),
@@ -31,6 +64,15 @@ CLASSES: tuple[tuple[int, int, str], ...] = (
 )  # fmt: skip
 NO_CLASS = "not told"
 SAME, BESIDE = "the same text as", "lies beside the result of"
+
+
+def family(names: Iterable[str]) -> str:
+    """The family that the first telling name is of; NOT_TOLD if none tells one."""
+    for name in names:
+        for named, words in FAMILIES.items():
+            if words.search(name):
+                return named
+    return NOT_TOLD
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from fsmatrix import analysis
-from fsmatrix.analysis.comparison.advice import extension_of
 from fsmatrix.analysis.comparison.compare import Comparison, compare, comparisons
 from fsmatrix.analysis.comparison.compared import OPPOSED, SINGLE
+from fsmatrix.analysis.comparison.result import extension_of
 from fsmatrix.analysis.comparison.rows import ComparisonOptions, together
 from fsmatrix.analysis.lessons.backend import TOGETHER
 from fsmatrix.analysis.lessons.lessons import lessons

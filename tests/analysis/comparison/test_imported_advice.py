@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import xarray as xr
 
-from fsmatrix.analysis.comparison import words
-from fsmatrix.analysis.comparison.advice import extension_of
+from fsmatrix.analysis.comparison import result
 from fsmatrix.analysis.comparison.compare import comparisons
+from fsmatrix.analysis.comparison.result import extension_of
 from fsmatrix.analysis.data.load import campaign_json
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.lessons.first_screen import sentences
@@ -65,4 +65,4 @@ def test_one_run_per_cell_needs_more_measurements() -> None:
     assert said.todo == "Add 5 blocks (6 in all), the fewest that can prove anything:"
     assert said.command == "fsmatrix run -o out --resume --set repetitions=6"
     assert extension_of(compared).cells == 6
-    assert words.tested(compared) == "Nothing was tested: it takes several blocks."
+    assert result.how_tested(compared) == "Nothing was tested: it takes several blocks."

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 from fsmatrix.analysis.comparison.rows import table
-from fsmatrix.analysis.data.roles import same
+from fsmatrix.analysis.data.factors import same
 from fsmatrix.analysis.data.study import study
 from fsmatrix.analysis.units import wanted_level
 from fsmatrix.cli.questions.analyse import levels

@@ -13,7 +13,7 @@ from fsmatrix.analysis.data import load
 from fsmatrix.analysis.data.study import why_no_value
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.draw.charts import TOO_FEW, why_absent
-from fsmatrix.analysis.questions.tails.tails import tails
+from fsmatrix.analysis.questions.tails import tails
 from fsmatrix.results.audits import judged
 from fsmatrix.results.evidence.openloop import OpenLoop
 from fsmatrix.results.record import RunRecord

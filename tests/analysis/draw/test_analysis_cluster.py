@@ -13,7 +13,7 @@ from rich.console import Console
 from fsmatrix.analysis.data import load, summary
 from fsmatrix.analysis.draw import charts
 from fsmatrix.analysis.report import pivot, report
-from fsmatrix.analysis.report.table import in_terminal
+from fsmatrix.analysis.report.terminal import in_terminal
 from tests.analysis import campaigns
 
 BED = {"redundancy": "size=1", "failure_domain": "host", "network": "1Gbit"}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from fsmatrix.analysis.data.roles import PAPER_UNITS
+from fsmatrix.analysis.data.factors import PAPER_UNITS
 from fsmatrix.analysis.questions.bars import MOST_ROWS, bars
 from fsmatrix.analysis.result import Result
 from tests.analysis import study_data as studies

@@ -12,7 +12,7 @@ import pytest
 import xarray as xr
 
 from fsmatrix.analysis.data import load
-from fsmatrix.analysis.questions.bottleneck import usage
+from fsmatrix.analysis.questions.bottleneck import bottleneck as usage
 from fsmatrix.analysis.questions.bottleneck.bottleneck import bottleneck
 from fsmatrix.analysis.questions.bottleneck.result import Bottleneck
 from fsmatrix.analysis.result import Result

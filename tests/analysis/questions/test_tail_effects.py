@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from fsmatrix.analysis.questions.tails.effects import Effects, effects
-from fsmatrix.analysis.questions.tails.tails import tails
+from fsmatrix.analysis.questions.tails import Effects, effects, tails
 from fsmatrix.analysis.stats import simulate
 from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.stats.words import IMPORTED

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from fsmatrix.analysis.questions.tails.tails import tails
+from fsmatrix.analysis.questions.tails import tails
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.stats.estimates.tails import within
 from fsmatrix.results import histogram

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsmatrix.analysis.comparison.advice import extension_of
 from fsmatrix.analysis.comparison.compare import compare, comparisons
 from fsmatrix.analysis.comparison.extension import MOST, Extension, Record, extension, record_of
+from fsmatrix.analysis.comparison.result import extension_of
 from fsmatrix.analysis.comparison.rows import ComparisonOptions
 from fsmatrix.analysis.stats.testing import signflips
 from fsmatrix.results.files.store import MARKER

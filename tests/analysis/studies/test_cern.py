@@ -15,9 +15,9 @@ from fsmatrix.analysis.comparison.compare import compare
 from fsmatrix.analysis.comparison.rows import ComparisonOptions
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.studies import cern
-from fsmatrix.analysis.studies.claims import files as claims_files
-from fsmatrix.analysis.studies.claims import words
+from fsmatrix.analysis.studies.claims import study as claims_files
 from fsmatrix.analysis.studies.claims.claims import claims
+from fsmatrix.analysis.studies.claims.result import untested_numbers
 from fsmatrix.cli.app import app
 from tests.analysis import study_data as studies
 
@@ -58,9 +58,7 @@ def test_the_reports_own_numbers() -> None:
         if claim.scope.cells
     ]
     assert {claim.kind for claim in judged} == {"cannot be tested"}
-    cells = [
-        re.findall(r"in (\d+ of \d+) cells", words.untested_numbers(claim)) for claim in judged
-    ]
+    cells = [re.findall(r"in (\d+ of \d+) cells", untested_numbers(claim)) for claim in judged]
     assert {
         claim.claim.id: (claim.apparent, *count) for claim, count in zip(judged, cells, strict=True)
     } == BARE

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.analysis.data.study import ratio_of, study
-from fsmatrix.analysis.studies.claims import files as claims_files
+from fsmatrix.analysis.studies.claims import study as claims_files
 from fsmatrix.analysis.studies.claims.cells import _over
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.analysis.studies.claims.judge import JudgedClaim

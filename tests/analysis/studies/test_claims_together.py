@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.analysis.stats.estimates.intervals import from_logs
-from fsmatrix.analysis.studies.claims import files as claims_files
+from fsmatrix.analysis.studies.claims import study as claims_files
 from fsmatrix.analysis.studies.claims.cells import ClaimCell, means, refuted
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile

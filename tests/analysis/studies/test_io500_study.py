@@ -10,10 +10,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsmatrix.analysis.studies.io500 import chart, families, phases, ranges
+from fsmatrix.analysis.studies.io500 import chart, ranges
 from fsmatrix.analysis.studies.io500.result import Io500Study
 from fsmatrix.analysis.studies.io500.study import io500
-from fsmatrix.analysis.studies.io500.submissions import Submission, size_class, submissions
+from fsmatrix.analysis.studies.io500.submissions import (
+    NOT_TOLD,
+    Submission,
+    size_class,
+    submissions,
+)
 from fsmatrix.results.formats.io500_text import PHASES, Score, score
 from fsmatrix.suite.importing.recognise import collection
 from tests.io500_submissions import old_summary, scores, submission, summary, values, with_outputs
@@ -135,16 +140,16 @@ def test_scores_that_agree_are_said_to(tmp_path: Path) -> None:
 
 # -- families ------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("name", "family"),
+    ("name", "expected"),
     [("CephFS", "Ceph"), ("Garden Linux, Ceph", "Ceph"), ("SUSE Enterprise Storage", "Ceph"),
      ("DAOS", "DAOS"), ("/daos", "DAOS"), ("EXAScaler", "Lustre"), ("lustre02", "Lustre"),
      ("IBM Storage Scale 5.2", "Spectrum Scale"), ("irisgpfs", "Spectrum Scale"),
      ("OCI-SpectrumScale", "Spectrum Scale"), ("HPC-BeeGFS", "BeeGFS"), ("wekafs", "WekaIO"),
      ("JUST-IME", "IME"), ("IME140", "IME"), ("Vast", "VAST"), ("GekkoFS", "GekkoFS"),
-     ("Prime", families.NOT_TOLD), ("scratch", families.NOT_TOLD), ("process", families.NOT_TOLD)],
+     ("Prime", NOT_TOLD), ("scratch", NOT_TOLD), ("process", NOT_TOLD)],
 )  # fmt: skip
-def test_families(name: str, family: str) -> None:
-    assert families.family([name]) == family
+def test_families(name: str, expected: str) -> None:
+    assert family([name]) == expected
 
 
 def test_the_most_telling_name_counts(tmp_path: Path) -> None:
@@ -206,8 +211,8 @@ def test_hard_over_easy() -> None:
 
 
 # -- correlations --------------------------------------------------------------------------------
-def pair(of: list[Submission], a: str, b: str) -> phases.PhasePair:
-    return next(x for x in phases.pairs(of) if {x.a, x.b} == {a, b})
+def pair(of: list[Submission], a: str, b: str) -> ranges.PhasePair:
+    return next(x for x in ranges.pairs(of) if {x.a, x.b} == {a, b})
 
 
 def test_ranks_that_agree_and_ranks_that_are_reversed() -> None:
@@ -263,7 +268,7 @@ def test_the_newest_of_a_system_counts() -> None:
         one("x/submission-10", system="s", year=2023),
         one("x/submission-99", system="s", year=2019),
     ]
-    assert [x.name for x in phases.one_per_system(of)] == ["x/submission-10"]
+    assert [x.name for x in ranges.one_per_system(of)] == ["x/submission-10"]
 
 
 def test_it_is_always_said_that_it_describes_only(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from fsmatrix.analysis.questions.variability import variability
 from fsmatrix.analysis.report.pivot import cell_table, pivots
 from fsmatrix.analysis.report.report import render
 from fsmatrix.analysis.result import Result
-from fsmatrix.analysis.studies.claims import files as claims_files
+from fsmatrix.analysis.studies.claims import study as claims_files
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.analysis.studies.oltp import NOT_AUDITED, oltp
 from fsmatrix.analysis.units import MISSING

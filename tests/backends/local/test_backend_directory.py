@@ -242,8 +242,8 @@ def test_network_file_systems_count_the_network(
 ) -> None:
     backend = directory(place)
     access = backend.provision({}, context)
-    lustre = module.clients.CLIENTS[0]
-    monkeypatch.setattr(module.clients, "recognise_at", lambda *_: lustre)
+    lustre = module.underneath.CLIENTS[0]
+    monkeypatch.setattr(module.underneath, "recognise_at", lambda *_: lustre)
     assert set(backend.counters(access)) == {"network_received_bytes", "network_sent_bytes"}
     facts = backend.describe(access)
     assert facts["network_filesystem"] == "lustre"

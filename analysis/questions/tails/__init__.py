@@ -1,1 +1,0 @@
-"""Percentiles of latency from histograms, and how factors change them."""
