@@ -16,6 +16,7 @@ from fsmatrix.analysis.studies.io500.study import io500
 from fsmatrix.analysis.studies.io500.submissions import (
     NOT_TOLD,
     Submission,
+    family,
     size_class,
     submissions,
 )
