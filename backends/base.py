@@ -28,8 +28,8 @@ from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import PREFIX, Journal
 from fsmatrix.backends.system.workfolder import remove_tree
 from fsmatrix.results.evidence.evidence import Interception
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, Scalar
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar
 from fsmatrix.results.registry import Registry
 from fsmatrix.results.registry import UnknownName as UnknownName
 

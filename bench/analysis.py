@@ -34,8 +34,8 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 
 from analysis_data import SPEED, cells, entries, truth
 
-from fsmatrix.results.files.campaign.merge import writing
-from fsmatrix.results.files.hdf5.schema import to_json
+from fsmatrix.results.files.campaignfile import writing
+from fsmatrix.results.files.schema import to_json
 
 SECONDS, BYTES = 30.0, 2 << 30  # limits: the steps that count together, on two cores
 FAR = 0.1  # largest error of a median or ratio against the truth (log): wrong, not inexact

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from analysis_data import entries
 
-from fsmatrix.results.files.campaign.campaignfile import Entry
+from fsmatrix.results.files.campaignfile import Entry
 
 RECORDED = Path(__file__).parents[1] / "tests" / "data" / "fio" / "3.33-group-reporting.json"
 FACTORS = ["target", "pattern", "chunk", "processes_per_node", "storage_nodes"]

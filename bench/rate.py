@@ -39,7 +39,7 @@ from rich.table import Table
 from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import OUTCOME, Place
 from fsmatrix.backends.player.player import open_player
-from fsmatrix.results.evidence.openloop import DUE
+from fsmatrix.results.evidence.workloads import DUE
 from fsmatrix.suite.workloads.streams import pattern
 from fsmatrix.suite.workloads.streams.arrivals import LEAD_NS, Arrivals
 

@@ -17,7 +17,7 @@ import typer
 from fsmatrix.cli import common, progress
 from fsmatrix.cli.progress import echo, waiting
 from fsmatrix.cli.questions import analyse
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 Command = Annotated[list[str], typer.Argument(help="The command and its arguments, after --.")]

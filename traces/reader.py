@@ -13,8 +13,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.results.files import safefile
-from fsmatrix.results.files.hdf5 import check, hdf
+from fsmatrix.results.files import hdf, hdf_check, safefile
 from fsmatrix.traces.model import (
     ABSENT,
     BLOCK,
@@ -31,7 +30,7 @@ from fsmatrix.traces.model import (
 
 MOST_FILES = 1 << 24  # a table of them, and the player's slots, stay in memory
 # A chunk has 64 Ki values of at most 8 bytes: what is stored in so many bytes need not be tried.
-LIMITS = check.Limits(objects=64, depth=2, unpacked=1 << 50, inflate_from=600 << 10)
+LIMITS = hdf_check.Limits(objects=64, depth=2, unpacked=1 << 50, inflate_from=600 << 10)
 TABLES: Mapping[str, str] = {
     "files/names": "u1",
     "files/ends": "u8",
@@ -100,7 +99,7 @@ def opened(path: Path | str) -> Iterator[Trace]:
         try:
             file = closing.enter_context(h5py.File(raw, "r"))
             size = os.fstat(handle).st_size
-            check.check(path, file, size, lambda at, n: os.pread(handle, n, at), LIMITS)
+            hdf_check.check(path, file, size, lambda at, n: os.pread(handle, n, at), LIMITS)
             trace = Trace(path, file)
         except hdf.HDF5_ERRORS as error:
             if isinstance(error, OSError) and error.filename is not None:

@@ -16,9 +16,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fsmatrix.results.files import atomic_write
-from fsmatrix.results.files.hdf5 import hdf
-from fsmatrix.results.files.hdf5.hdf import FaultTolerantFile
+from fsmatrix.results.files import hdf, safefile
+from fsmatrix.results.files.hdf import FaultTolerantFile
 from fsmatrix.traces.model import (
     ABSENT,
     BLOCK,
@@ -47,14 +46,14 @@ def writing(path: Path) -> Iterator[TraceWriter]:
 
     The block calls `finish`.  If it raises, nothing appears.  OSError as the system gives it.
     """
-    with atomic_write.replacing(path) as aside, closing(FaultTolerantFile(aside)) as stream:
+    with safefile.replacing(path) as aside, closing(FaultTolerantFile(aside)) as stream:
         with h5py.File(stream, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
             writer = TraceWriter(path, file, stream)
             yield writer
             if not writer.finished:
                 raise ValueError("a trace ends with its header: call finish()")
         stream.sync()
-    atomic_write.sync_directory(path.parent)
+    safefile.sync_directory(path.parent)
 
 
 class TraceWriter:

@@ -15,7 +15,7 @@ from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.dependence import dependent_words
 from fsmatrix.analysis.stats.testing.verdict import CERTAINTY
 from fsmatrix.analysis.units import labelled
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import xarray as xr
 from fsmatrix.analysis.data.columns import Array, Codes
 from fsmatrix.analysis.units import own_metric
 from fsmatrix.results import iterations
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 COUNT = iterations.OWN + "iterations"
 

@@ -18,7 +18,7 @@ from fsmatrix.analysis.lessons.standings import Pair, Standing, Standings, level
 from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.words import IMPORTED, lead
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.units import plural
 
 # What to do next, with the command that does it.

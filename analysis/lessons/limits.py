@@ -177,7 +177,7 @@ def _gaps(of: Study) -> list[str]:
 def _evidence(ds: xr.Dataset) -> list[str]:
     blank = [
         name
-        for name in usage.COLUMNS
+        for name in usage.USAGE_COLUMNS
         if name not in ds.variables or not (ds[name].values == ds[name].values).any()
     ]
     if not blank:
@@ -185,7 +185,7 @@ def _evidence(ds: xr.Dataset) -> list[str]:
     return [
         f"no counters of {', '.join(name.replace('_', ' ') for name in blank)}: what is at "
         "its limit is known in part only"
-        if len(blank) < len(usage.COLUMNS)
+        if len(blank) < len(usage.USAGE_COLUMNS)
         else "no counters of network, devices or CPUs: what is at its limit is not known"
     ]
 

@@ -21,7 +21,7 @@ from fsmatrix.analysis.data.roles import Key
 from fsmatrix.analysis.questions.curves import described
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.units import brief
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 if TYPE_CHECKING:
     import pandas as pd

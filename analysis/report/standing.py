@@ -25,7 +25,7 @@ from fsmatrix.analysis.report.matrix import (
     short,
 )
 from fsmatrix.analysis.stats.certainty import Certainty
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 
 WIDTH = 80
 LONGEST = 20  # characters of a cell; with longer ones targets are called A, B, ...

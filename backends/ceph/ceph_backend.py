@@ -17,8 +17,8 @@ from fsmatrix.backends.ceph.state import health, network
 from fsmatrix.backends.ceph.state.health import Watch
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import PREFIX
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, Scalar, inside, text, texts
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, inside, text, texts
 
 
 class CephBackend(Backend):

@@ -63,8 +63,8 @@ from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount, mount_of, mounted_at, mounts
 from fsmatrix.backends.system.trusted import shared_refusal
+from fsmatrix.results.evidence.stored import Json, JsonObject, inside, mapping, text
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, inside, mapping, text
 
 # What the backends on CephFS share: they work in a directory of the suite's own (see own).
 

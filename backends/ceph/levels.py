@@ -26,9 +26,8 @@ from fsmatrix.backends.ceph.options import LevelOptions
 from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.ceph.state.health import settle
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.results.evidence.stored import read
-from fsmatrix.results.evidence.values import Json, JsonObject, positive
-from fsmatrix.results.evidence.values import Level as Wanted
+from fsmatrix.results.evidence.stored import Json, JsonObject, positive, read
+from fsmatrix.results.evidence.stored import Level as Wanted
 
 ENTRY = "ceph-level"  # kind of journal entry
 PURGE_SECONDS = 30.0

@@ -36,8 +36,8 @@ from fsmatrix.backends.ceph.state import caches
 from fsmatrix.backends.ceph.trees import Tree
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import DATA, Journal
+from fsmatrix.results.evidence.stored import Json, inside
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, inside
 
 NONBLOCKING = "ceph_ll_nonblocking_readv_writev"
 

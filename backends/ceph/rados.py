@@ -35,8 +35,8 @@ from fsmatrix.backends.ceph.state import caches, facts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.tree import LIMIT, MARKER, marker_of, tag_in, whose
+from fsmatrix.results.evidence.stored import Json, JsonObject, inside
 from fsmatrix.results.evidence.target import DURABLE, NONE, Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, inside
 
 RUN_RECORD = "run."
 PROGRAMS_RECORD = b"programs"

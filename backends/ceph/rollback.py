@@ -19,8 +19,7 @@ from fsmatrix.backends.journal.proof import (
 from fsmatrix.backends.journal.rollback import not_unmounted
 from fsmatrix.backends.local.mounts import client_mount
 from fsmatrix.backends.system import mounts
-from fsmatrix.results.evidence.stored import StoredError, read
-from fsmatrix.results.evidence.values import texts
+from fsmatrix.results.evidence.stored import StoredError, read, texts
 
 
 def _mounted(facts: Facts) -> tuple[Mounted, tuple[str, ...]]:

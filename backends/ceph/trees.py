@@ -30,8 +30,7 @@ from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.ceph.treetool import Request
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import PREFIX
-from fsmatrix.results.evidence.stored import read
-from fsmatrix.results.evidence.values import Json, JsonObject, whole
+from fsmatrix.results.evidence.stored import Json, JsonObject, read, whole
 
 QUIET = TIMEOUT + 1.5  # seconds without an answer until the child is killed
 REMOVAL = 60.0  # seconds without a removed file: a large one, or a busy MDS

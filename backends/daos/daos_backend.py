@@ -29,8 +29,8 @@ from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import PREFIX
 from fsmatrix.backends.local import provenance
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, Scalar, inside, text, texts
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, inside, text, texts
 
 # Cache states of libdaos and libdfs, which keep no data in the client: each read goes to the
 # servers.  So both hold without doing anything, and `warm` does not exist.  The servers' caches are

@@ -9,6 +9,7 @@ from typing import Any
 from fsmatrix.backends.base import Space
 from fsmatrix.backends.daos.levels import parse_class
 from fsmatrix.backends.daos.options import DOMAINS
+from fsmatrix.results.evidence.stored import JsonObject, inside, positive, whole
 from fsmatrix.results.evidence.target import (
     CLIENT,
     DURABLE,
@@ -23,7 +24,6 @@ from fsmatrix.results.evidence.target import (
     Deployment,
     stored_bytes,
 )
-from fsmatrix.results.evidence.values import JsonObject, inside, positive, whole
 
 SCM = f"{PMEM} or {RAM}"  # the tool does not tell which; engines that run here can be looked at
 DFUSE = "kernel and dfuse"

@@ -18,7 +18,7 @@ from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.options import DaosDfsOptions
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject
 
 
 class DaosDfs(daos_backend.DaosBackend):

@@ -28,8 +28,8 @@ from fsmatrix.backends.local.mounts import client_mount, mounting
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import mounts
 from fsmatrix.backends.system.trusted import shared_refusal
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, Scalar, text
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, text
 
 
 class DaosDfuse(DfuseNode):

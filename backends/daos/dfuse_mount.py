@@ -40,7 +40,7 @@ from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount, mounted_at, mounts
 from fsmatrix.backends.system.workfolder import remove_tree
 from fsmatrix.results.evidence.evidence import Interception
-from fsmatrix.results.evidence.values import JsonObject, mapping, text, texts
+from fsmatrix.results.evidence.stored import JsonObject, mapping, text, texts
 
 # Attributes of a container that say how dfuse caches: set on an own one, read of any.
 PREFIX = "dfuse-"  # of those that dfuse reads

@@ -16,7 +16,7 @@ from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.options import OPTION_OF, DaosObjectsOptions
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, texts
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, texts
 
 
 class DaosObjects(daos_backend.DaosBackend):

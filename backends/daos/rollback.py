@@ -18,7 +18,7 @@ from fsmatrix.backends.journal.proof import (
 from fsmatrix.backends.journal.rollback import not_unmounted
 from fsmatrix.backends.local.mounts import client_mount
 from fsmatrix.backends.system import mounts
-from fsmatrix.results.evidence.values import text, texts
+from fsmatrix.results.evidence.stored import text, texts
 
 
 def undo_daos_container(facts: Facts, same_boot: bool) -> str:

@@ -39,9 +39,8 @@ from fsmatrix.backends.daos.tools import Client, Container, Pool, System
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import parse_mountinfo
-from fsmatrix.results.evidence.stored import Stored, read
+from fsmatrix.results.evidence.stored import Json, JsonObject, Stored, read
 from fsmatrix.results.evidence.target import PMEM, RAM
-from fsmatrix.results.evidence.values import Json, JsonObject
 
 # of a container; owner, group and access list stay private
 PROPERTIES = frozenset(

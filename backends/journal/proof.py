@@ -29,8 +29,8 @@ from fsmatrix.backends.journal import tree
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.system.devices import Backing, loop_backing, loops_attached_to
 from fsmatrix.backends.system.files import place_of
-from fsmatrix.results.evidence.values import JsonObject, whole
-from fsmatrix.results.files import trust
+from fsmatrix.results.evidence.stored import JsonObject, whole
+from fsmatrix.results.files import safefile
 from fsmatrix.results.process import environment
 from fsmatrix.results.registry import BrokenEntry, Registry
 
@@ -124,11 +124,11 @@ def _as_bytes(variables: Mapping[str, str]) -> set[bytes]:
 def _read(folder: Path) -> str:
     path = folder / FILE
     try:
-        data = json.loads(trust.read(path, LIMIT))
+        data = json.loads(safefile.read_note(path, LIMIT))
         drawn = data["id"]
     except FileNotFoundError:
         return ""
-    except trust.NotTrusted as error:
+    except safefile.NotTrusted as error:
         raise BackendError(str(error)) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BackendError(f"{path}: damaged: it holds no id of a store") from error
@@ -141,7 +141,7 @@ def _make(folder: Path) -> str:
     """Draw an id; the first of several shards that do so at the same time decides."""
     drawn = secrets.token_hex(16)
     aside = folder / f".{FILE}.{os.uname().nodename}.{os.getpid()}.{drawn[:8]}"
-    trust.create(aside, json.dumps({"id": drawn, "made_by": "fsmatrix"}).encode())
+    safefile.create_note(aside, json.dumps({"id": drawn, "made_by": "fsmatrix"}).encode())
     try:
         os.link(aside, folder / FILE)
     except FileExistsError:

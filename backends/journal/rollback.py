@@ -15,7 +15,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof, tree
 from fsmatrix.backends.journal.proof import Facts, Kind, NotProvenOurs, Stage
 from fsmatrix.backends.system import devices, mounts
-from fsmatrix.results.evidence.values import text, whole
+from fsmatrix.results.evidence.stored import text, whole
 
 
 def undo_mount(facts: Facts, same_boot: bool) -> str:

@@ -25,7 +25,7 @@ from fsmatrix.backends.system.files import expand, place_of
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.system.trusted import RESULTS, shared_refusal
 from fsmatrix.backends.system.workfolder import work_folder
-from fsmatrix.results.evidence.values import text, whole
+from fsmatrix.results.evidence.stored import text, whole
 from fsmatrix.results.units import format_size
 
 BLOCK = 4 << 20  # bytes per write when an image is filled

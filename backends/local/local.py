@@ -35,8 +35,8 @@ from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import local_deployment, path_of
 from fsmatrix.backends.system import devices, mounts, tools
 from fsmatrix.backends.system.files import expand, wrong_path
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, text, whole
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, text, whole
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize, format_size
 

@@ -19,7 +19,7 @@ from fsmatrix.backends.local.mounts import cleaner as cleaners
 from fsmatrix.backends.local.mounts import client_mount, mounting
 from fsmatrix.backends.local.mounts.cleaner import GC, CleanerOptions
 from fsmatrix.backends.system import tools
-from fsmatrix.results.evidence.values import Scalar, text
+from fsmatrix.results.evidence.stored import Scalar, text
 
 NO_CLEANER = "nogc"  # read by mount.nilfs2; the kernel does not see it
 

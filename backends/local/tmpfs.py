@@ -30,8 +30,8 @@ from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import memory_deployment, path_of
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.system.trusted import shared_refusal
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, text
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize, format_size
 

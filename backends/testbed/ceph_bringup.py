@@ -37,7 +37,7 @@ from fsmatrix.backends.testbed.ceph_options import (
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.home import Home, Steps, make_sockets
 from fsmatrix.backends.testbed.network import Network
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject
 
 
 def serving(cluster: Cluster) -> bool:

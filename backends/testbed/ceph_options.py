@@ -16,7 +16,7 @@ from fsmatrix.backends.ceph.levelstate import Redundancy, parse_redundancy, plac
 from fsmatrix.backends.ceph.state.facts import Group, balance_groups, evenness, groups_in
 from fsmatrix.backends.testbed.base import StorageOptions
 from fsmatrix.backends.testbed.home import Home
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import PositiveSize
 
 GIB = 1 << 30

@@ -54,7 +54,7 @@ from fsmatrix.backends.testbed.ceph_options import (
 )
 from fsmatrix.backends.testbed.daemons import Daemon
 from fsmatrix.backends.testbed.home import Home, Kind, Steps
-from fsmatrix.results.evidence.values import Json, JsonObject, Scalar, text
+from fsmatrix.results.evidence.stored import Json, JsonObject, Scalar, text
 
 # Take a Ceph down: everything that its bed's journal names, and nothing else.
 

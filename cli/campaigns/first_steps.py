@@ -236,7 +236,7 @@ def init(
 
     Example: fsmatrix init --path /mnt/a --path '$SCRATCH' -o mine.yaml
     """
-    from fsmatrix.results.files.atomic_write import write_whole
+    from fsmatrix.results.files.safefile import write_whole
 
     if os.path.lexists(out):
         raise refuse(Origin(f"--out {out}"), "", "is there already: name another file")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from fsmatrix.backends.player import base, player
-from fsmatrix.results.files.atomic_write import write_whole
+from fsmatrix.results.files.safefile import write_whole
 from fsmatrix.suite.engines.base import Engine, EngineError, EngineKind
 from fsmatrix.suite.registry import ENGINES, Lookup
 

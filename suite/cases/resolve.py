@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fsmatrix.backends.base import Backend, SpeedEstimate
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.results.evidence.values import Json, JsonObject, Level
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level
 from fsmatrix.results.record import canonical_json
 from fsmatrix.results.registry import UnknownName, did_you_mean
 from fsmatrix.suite.campaign.campaign import CacheState, Count, Target, WorkloadEntry

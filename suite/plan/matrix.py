@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from fsmatrix.backends.player import base, player
 from fsmatrix.backends.player.ops import OR_POSIX, Driver, driver_of
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.record import canonical_json
 from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.campaign.yamlio import KeyPath, Problem

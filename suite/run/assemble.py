@@ -30,7 +30,7 @@ from fsmatrix.results.evidence.evidence import (
     Note,
     Rank,
 )
-from fsmatrix.results.evidence.values import Json, JsonObject, inside
+from fsmatrix.results.evidence.stored import Json, JsonObject, inside
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case, Floats, Latency, Monitor, Phase, RunRecord, Status, digest

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fsmatrix.results.evidence.values import Json, JsonObject, text
+from fsmatrix.results.evidence.stored import Json, JsonObject, text
 from fsmatrix.suite.session.messages import Call, KernelUse, SampledKernel
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.player.ops import Place
 from fsmatrix.backends.system.workfolder import work_folder
-from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.evidence.values import Json, inside
+from fsmatrix.results.evidence.stored import Json, Stored, inside
 from fsmatrix.suite.session import ceiling, programs, stream, wire
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import (

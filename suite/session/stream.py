@@ -15,8 +15,8 @@ import numpy.typing as npt
 from fsmatrix.backends.player.base import Latencies, Player, PlayerResult, fold, no_latencies
 from fsmatrix.backends.player.ops import Chunk, Chunks, CountingChunks, Place, Tallies
 from fsmatrix.backends.player.player import wait_until
-from fsmatrix.results.evidence.openloop import BEGUN, PLAYED
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
+from fsmatrix.results.evidence.workloads import BEGUN, PLAYED
 from fsmatrix.results.histogram import sparse
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import Merged, OperationError, Playing, StepCommand, Stream

@@ -16,7 +16,7 @@ from pathlib import Path
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.workfolder import work_folder
-from fsmatrix.results.files import atomic_write
+from fsmatrix.results.files import safefile
 from fsmatrix.traces.capture import files, strace
 from fsmatrix.traces.capture.text import HEADER
 from fsmatrix.traces.model import Roots
@@ -147,8 +147,8 @@ def run_rank(command: Sequence[str], roots: Sequence[Path], folder: Path) -> int
         }
         status = run(command, text)
         with (
-            atomic_write.naming(path),
-            atomic_write.replacing(path) as aside,
+            safefile.naming(path),
+            safefile.replacing(path) as aside,
             text.open("rb") as source,
             aside.open("xb") as target,
         ):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.traces.capture import descriptors, naming
 from fsmatrix.traces.capture.descriptors import Handler
 from fsmatrix.traces.capture.files import Files, Sizes

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.traces.importing.base import (
     COARSE,
     MILLISECOND,

@@ -1,6 +1,6 @@
 """How much of network, devices and client CPUs a run used: evidence for a bottleneck.
 
-Campaign files have it as the variables COLUMNS (results/files/campaign/usage.py), but those of
+Campaign files have it as the variables USAGE_COLUMNS (results/files/rows.py), but those of
 before it had: then run files are read, if told where; otherwise only the finding `cpu-saturated`
 tells of a CPU at its limit.
 """
@@ -18,13 +18,13 @@ import xarray as xr
 
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.study import Study
-from fsmatrix.results.files.campaign.usage import COLUMNS, Usage, of_phase
-from fsmatrix.results.files.run import recordcheck
+from fsmatrix.results.files import runfile
+from fsmatrix.results.files.rows import USAGE_COLUMNS, Usage, usage_of
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
 
-__all__ = ["COLUMNS", "Usage", "by_cell", "link_limit", "of_campaign", "of_store"]
+__all__ = ["USAGE_COLUMNS", "Usage", "by_cell", "link_limit", "of_campaign", "of_store"]
 
 CPU_AUDIT = "cpu-saturated"
 CPU_AUDIT_SHARE = 0.95  # what that audit calls busy (results/audits/machine.py)
@@ -38,7 +38,9 @@ def of_campaign(ds: xr.Dataset) -> dict[Name, Usage]:
     data = rows(ds)
     names = list(zip(data["run_id"].tolist(), data["phase"].tolist(), strict=True))
     columns = {
-        name: data[name].astype(np.float64).tolist() for name in COLUMNS if name in data.columns
+        name: data[name].astype(np.float64).tolist()
+        for name in USAGE_COLUMNS
+        if name in data.columns
     }
     usages = {
         name: Usage(**{column: values[i] for column, values in columns.items()})
@@ -67,8 +69,8 @@ def of_store(
             continue
         try:
             for phase in record.phases:
-                usages[run_id, phase.name] = of_phase(record, phase)
-        except recordcheck.NONSENSE as error:
+                usages[run_id, phase.name] = usage_of(record, phase)
+        except runfile.NONSENSE as error:
             if left_out is not None:
                 left_out.append(ResultError(store.path(run_id), f"its counters: {error}"))
     return usages
@@ -79,7 +81,7 @@ def read_or_none(store: Store, run_id: str, left_out: list[ResultError]) -> RunR
     if run_id not in store:
         return None
     try:
-        return recordcheck.read(store.path(run_id))
+        return runfile.read_checked(store.path(run_id))
     except ResultError as error:
         left_out.append(error)
         return None

@@ -14,7 +14,7 @@ from fsmatrix.analysis.questions.models.model import Prediction, chunk_text
 from fsmatrix.analysis.questions.models.result import Models
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.units import Level, text
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -28,7 +28,7 @@ from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_indepen
 from fsmatrix.analysis.stats.estimates.runs import independent
 from fsmatrix.analysis.units import Unit, brief, text
 from fsmatrix.results import histogram
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 if TYPE_CHECKING:
     import pandas as pd

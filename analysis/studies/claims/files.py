@@ -7,7 +7,7 @@ from pathlib import Path
 
 import fsmatrix.results
 from fsmatrix.analysis.data.roles import NUMERIC, ROLES
-from fsmatrix.analysis.questions.bottleneck.usage import COLUMNS
+from fsmatrix.analysis.questions.bottleneck.usage import USAGE_COLUMNS
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 from fsmatrix.analysis.units import METRICS, Level
 from fsmatrix.results.files import safefile
@@ -36,7 +36,7 @@ def load(name: str) -> StudyFile:
 
 def faults(study: StudyFile) -> Iterator[Fault]:
     """What the schema cannot see: metrics, factors and levels that the study does not know."""
-    metrics = (*METRICS, *COLUMNS, *study.metrics)
+    metrics = (*METRICS, *USAGE_COLUMNS, *study.metrics)
     factors = tuple(dict.fromkeys([*ROLES, *study.factors]))
     seen: set[str] = set()
     for i, claim in enumerate(study.claims):

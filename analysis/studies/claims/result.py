@@ -19,7 +19,7 @@ from fsmatrix.analysis.studies.claims.judge import (
 )
 from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 from fsmatrix.analysis.studies.claims.words import measured
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from fsmatrix.analysis.studies.io500.submissions import (
 )
 from fsmatrix.analysis.studies.io500.words import MARK
 from fsmatrix.analysis.units import MISSING, number
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 if TYPE_CHECKING:
     import pandas as pd

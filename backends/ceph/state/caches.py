@@ -17,7 +17,7 @@ from fsmatrix.backends.base import Evidence
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
 from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.results.evidence.values import Json, JsonObject, text
+from fsmatrix.results.evidence.stored import Json, JsonObject, text
 
 RECALL = 3  # seconds that other clients get to give capabilities back
 AT_ONCE = 8

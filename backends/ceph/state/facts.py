@@ -23,8 +23,8 @@ from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.errors import value_or_error
 from fsmatrix.backends.system import tools
+from fsmatrix.results.evidence.stored import Json, JsonObject, inside, mapping, wholes
 from fsmatrix.results.evidence.target import FILE, HDD, NVME, RAM, SSD, Placement
-from fsmatrix.results.evidence.values import Json, JsonObject, inside, mapping, wholes
 
 T = TypeVar("T")
 PROGRAM = "osdmaptool"

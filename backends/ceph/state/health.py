@@ -17,7 +17,7 @@ from fsmatrix.backends.ceph.bindings.librados import TIMEOUT, Cluster, Login
 from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.ceph.state.facts import osds_up
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.results.evidence.values import Json, JsonObject, mapping, objects, text, whole
+from fsmatrix.results.evidence.stored import Json, JsonObject, mapping, objects, text, whole
 
 HARMLESS = frozenset(
     {

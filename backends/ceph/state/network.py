@@ -17,7 +17,7 @@ from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.local import provenance
 from fsmatrix.backends.system import devices
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 # What the OSDs of one machine count themselves: bytes for clients, bytes at their devices.
 #

@@ -41,9 +41,7 @@ from fsmatrix.backends.system import devices, tools
 from fsmatrix.backends.system.cgroups import Limits
 from fsmatrix.backends.system.files import residency_method, resident_of_device
 from fsmatrix.backends.system.workfolder import remove_tree
-from fsmatrix.results.evidence.stored import read
-from fsmatrix.results.evidence.target import DURABLE, NONE, WRITE_BACK, Deployment
-from fsmatrix.results.evidence.values import (
+from fsmatrix.results.evidence.stored import (
     Json,
     JsonObject,
     Level,
@@ -51,9 +49,11 @@ from fsmatrix.results.evidence.values import (
     inside,
     mapping,
     positive,
+    read,
     text,
     whole,
 )
+from fsmatrix.results.evidence.target import DURABLE, NONE, WRITE_BACK, Deployment
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize, format_size
 

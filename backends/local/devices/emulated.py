@@ -33,8 +33,7 @@ from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.xfs import Xfs
 from fsmatrix.backends.system import cgroups, devices, mounts, tools
 from fsmatrix.backends.system.cgroups import Limits
-from fsmatrix.results.evidence.stored import Stored, read
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject, Stored, read
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize
 

@@ -22,7 +22,7 @@ from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.proof import carries
 from fsmatrix.backends.local.mounts import client_mount
 from fsmatrix.backends.system import tools
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.units import Duration
 
 GC = "gc"  # attribute of targets

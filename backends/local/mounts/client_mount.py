@@ -37,7 +37,7 @@ from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.system import libc, mounts, tools
 from fsmatrix.backends.system.mounts import Mount, mounted_at
 from fsmatrix.backends.system.tools import Overdue, within
-from fsmatrix.results.evidence.values import Json, JsonObject, text
+from fsmatrix.results.evidence.stored import Json, JsonObject, text
 
 FUSE_DEVICE = Path("/dev/fuse")
 UNMOUNTER = "fusermount3"  # for who is not root

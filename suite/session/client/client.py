@@ -29,8 +29,7 @@ from typing import Any, TypeVar
 from fsmatrix.backends.system import workfolder
 from fsmatrix.backends.system.workfolder import remove_tree
 from fsmatrix.results.evidence.evidence import Rank
-from fsmatrix.results.evidence.stored import Stored, StoredError
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json, Stored, StoredError
 from fsmatrix.results.process import Process, boot_id
 from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers.base import Launcher

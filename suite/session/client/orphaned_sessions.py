@@ -24,8 +24,8 @@ from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.proof import Identity, carriers, carries, identity
 from fsmatrix.backends.system import trusted
 from fsmatrix.results.evidence.stored import Stored, read
-from fsmatrix.results.files import trust
-from fsmatrix.results.files.atomic_write import write_whole
+from fsmatrix.results.files import safefile
+from fsmatrix.results.files.safefile import write_whole
 from fsmatrix.results.process import Process, boot_id
 
 PATTERN = "session-*.json"
@@ -218,8 +218,8 @@ def _end(path: Path, noted: Note, own: Identity) -> list[str]:
 def _note(path: Path) -> Note:
     """A note in its form; ValueError with what is wrong, BackendError if others wrote it."""
     try:
-        data = json.loads(trust.read(path, LIMIT))
-    except trust.NotTrusted as error:
+        data = json.loads(safefile.read_note(path, LIMIT))
+    except safefile.NotTrusted as error:
         raise BackendError(str(error)) from error
     except (ValueError, RecursionError) as error:
         raise ValueError("this is no note of a session (no JSON)") from error

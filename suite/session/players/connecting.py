@@ -7,7 +7,7 @@ from dataclasses import replace
 from fsmatrix.backends.player.base import Player, PlayerOptions
 from fsmatrix.backends.player.ops import DRIVERS, OR_POSIX
 from fsmatrix.backends.player.player import driver_refusal, open_player
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import Playing
 from fsmatrix.suite.session.players.subprocess_player import SubprocessPlayer

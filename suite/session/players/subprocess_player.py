@@ -35,8 +35,7 @@ from fsmatrix.backends.player.base import (
 from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.system.workfolder import work_folder
-from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject, Stored
 from fsmatrix.suite.session import programs, wire
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.wire import Arrays

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from fsmatrix.results.evidence.values import number
+from fsmatrix.results.evidence.stored import number
 from fsmatrix.results.formats import fio as fio_format
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.formats.fio.job import seconds_of, size_of

@@ -20,8 +20,7 @@ import numpy as np
 
 from fsmatrix.backends.access import Access
 from fsmatrix.results import record
-from fsmatrix.results.evidence.stored import read
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject, read
 from fsmatrix.results.formats.base import Note, Parsed
 from fsmatrix.results.formats.io500_text import GIB, KILO, score
 from fsmatrix.results.formats.io500_text import PHASES as SCORED

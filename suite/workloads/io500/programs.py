@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json, Stored
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.record import Case
 from fsmatrix.suite.engines.base import Engine

@@ -16,7 +16,7 @@ import numpy as np
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.player.ops import DRIVERS, Kind
 from fsmatrix.results.evidence.replay import FACT
-from fsmatrix.results.evidence.values import inside
+from fsmatrix.results.evidence.stored import inside
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case, Phase
 from fsmatrix.suite.engines.base import Engine

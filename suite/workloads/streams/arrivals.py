@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import Integers, Place, mix, salt, scrambled
-from fsmatrix.results.evidence.openloop import DUE, SPAN
 from fsmatrix.results.evidence.stored import Stored
+from fsmatrix.results.evidence.workloads import DUE, SPAN
 
 LEAD_NS = 50_000_000
 MARGIN_NS = 10_000_000  # from the opening to the first arrival

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.backends.player.ops import OP, Chunk, Chunks, CountingChunks, Flag, Kind, Place
-from fsmatrix.results.evidence.stored import Stored, read
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject, Stored, read
 from fsmatrix.suite.workloads.streams.ahead import prefetch
 from fsmatrix.suite.workloads.streams.arrivals import Arrivals, Schedule
 from fsmatrix.suite.workloads.streams.pattern import owner_of

@@ -33,8 +33,7 @@ from fsmatrix.backends.player.ops import (
     permuted,
     salt,
 )
-from fsmatrix.results.evidence.stored import Stored, read
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject, Stored, read
 from fsmatrix.suite.workloads.streams.ahead import prefetch
 from fsmatrix.suite.workloads.streams.arrivals import Arrivals, Schedule
 

@@ -17,7 +17,7 @@ from fsmatrix.analysis.data import load, summary
 from fsmatrix.analysis.draw import panels
 from fsmatrix.analysis.report.table import doubts, in_terminal, usual_tables
 from fsmatrix.cli.progress import Terminal
-from fsmatrix.results.files.hdf5 import schema
+from fsmatrix.results.files import schema
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.record import Finding, RunRecord
 from tests.analysis import campaigns

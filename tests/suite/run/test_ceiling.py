@@ -9,7 +9,7 @@ import pytest
 
 from fsmatrix.backends.access import Access
 from fsmatrix.results.audits import judged
-from fsmatrix.results.files.campaign.rows import rows_of
+from fsmatrix.results.files.rows import rows_of
 from fsmatrix.results.record import Case, Geometry, RunRecord
 from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.engines.base import Engine

@@ -20,7 +20,7 @@ from fsmatrix.backends.player.ops import OP, Chunk, CountingChunks, Kind, Place
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.player.python_posix import File, NullCalls
 from fsmatrix.results import histogram
-from fsmatrix.results.evidence.openloop import BEGUN, DUE, PLAYED, SPAN, open_loop
+from fsmatrix.results.evidence.workloads import BEGUN, DUE, PLAYED, SPAN, open_loop
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case, Geometry, Phase
 from fsmatrix.suite.engines.base import Engine

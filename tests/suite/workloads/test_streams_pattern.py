@@ -383,9 +383,8 @@ def test_ranks_import_little() -> None:
         ours = {name for name in names if name.startswith("fsmatrix")}
         assert ours <= {
             "fsmatrix.backends.player.ops",
-            "fsmatrix.results.evidence.openloop",  # these three: the standard library only
+            "fsmatrix.results.evidence.workloads",  # these two: the standard library only
             "fsmatrix.results.evidence.stored",
-            "fsmatrix.results.evidence.values",
             "fsmatrix.suite.workloads.streams.ahead",
             "fsmatrix.suite.workloads.streams.arrivals",
         }

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, CountingChunks, Flag, Kind, Place
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.suite.workloads.streams.ahead import prefetch
 from fsmatrix.suite.workloads.streams.replay.converting import (
     Pauses,

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import Kind, Tallies
-from fsmatrix.results.evidence.values import JsonObject, inside
+from fsmatrix.results.evidence.stored import JsonObject, inside
 from fsmatrix.results.histogram import BINS, bin_of, dense
 from fsmatrix.suite.workloads.streams.replay.converting import Played, Skipped
 from fsmatrix.suite.workloads.streams.replay.survey import CLASSES, KINDS, Integers, is_data

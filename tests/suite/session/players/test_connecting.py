@@ -10,7 +10,7 @@ import pytest
 
 from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import DRIVERS
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.suite.session.comm import SoloComm
 from fsmatrix.suite.session.messages import Playing, Stream
 from fsmatrix.suite.session.players import connecting

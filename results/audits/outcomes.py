@@ -1,6 +1,7 @@
-"""Audits of replays: was what was played what had been captured, and when it should be?
+"""Audits of work whose outcome is known: did what was played, or found, agree with it?
 
-They read `facts["replay"]` of a phase, which the workload `replay` writes (docs/traces.md).
+Of replays: was what was played what had been captured, and when it should be?  Of the LHCb
+analysis: did it find what had been written?
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from collections.abc import Iterator
 
 from fsmatrix.results.audits.base import Audit, Remark
 from fsmatrix.results.evidence.replay import Replayed, replayed
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
+from fsmatrix.results.evidence.workloads import CUTS, analysed
 from fsmatrix.results.record import Phase, RunRecord
 
 LATE = 1e-3  # seconds
@@ -106,6 +108,33 @@ def widened(record: RunRecord) -> Iterator[Remark]:
             yield "warning", phase.name, message, facts
 
 
+def histogram(record: RunRecord) -> Iterator[Remark]:
+    """The histogram or a cut's count is not that of the events that were written."""
+    for phase in record.phases:
+        seen = analysed(phase.facts)
+        if seen is None or seen.wanted is None:
+            continue
+        if different := seen.found.differing(seen.wanted):
+            bins = [
+                index
+                for index, pair in enumerate(
+                    zip(seen.found.counts, seen.wanted.counts, strict=False)
+                )
+                if pair[0] != pair[1]
+            ]
+            cuts = {
+                name: [getattr(seen.found, name), getattr(seen.wanted, name)]
+                for name in CUTS
+                if getattr(seen.found, name) != getattr(seen.wanted, name)
+            }
+            message = (
+                f"at least {different} of {seen.found.events} events are counted differently from "
+                f"those that were written ({len(bins)} bins differ)"
+            )
+            facts: dict[str, Json] = {"events": different, "bins": bins[:20], "cuts": cuts}
+            yield "invalid", phase.name, message, facts
+
+
 AUDITS = (
     Audit(
         "replay-fidelity",
@@ -136,5 +165,12 @@ AUDITS = (
         "phase",
         widened,
         "compare operations per second with buffered runs, or take `unaligned: buffered`",
+    ),
+    Audit(
+        "lhcb-histogram",
+        1,
+        "phase",
+        histogram,
+        "the storage, or the program, returned different data: keep the file and inspect it",
     ),
 )

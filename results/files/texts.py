@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 import h5py
 import numpy as np
 
-from fsmatrix.results.files.hdf5.hdf import NO_VARIABLE, Group, Source
-from fsmatrix.results.files.hdf5.schema import Appender, Table, decode_text
-from fsmatrix.results.files.run import phases
+from fsmatrix.results.files import phases
+from fsmatrix.results.files.hdf import NO_VARIABLE, Group, Source
+from fsmatrix.results.files.schema import Appender, Table, decode_text
 
 GROUP = "texts"
 CHUNK = 1 << 16  # bytes of one compressed piece

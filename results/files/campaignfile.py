@@ -1,24 +1,30 @@
-"""The campaign file: all runs in long form, one row per run and phase.  See docs/results.md."""
+"""The campaign file: all runs in long form, one row per run and phase.  See docs/results.md.
+
+It is made of run files, one run in memory at a time.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
 from fsmatrix.results import histogram, iterations
-from fsmatrix.results.evidence import openloop
-from fsmatrix.results.files.campaign import observed
-from fsmatrix.results.files.campaign.rows import Row, levels_of, rows_of
-from fsmatrix.results.files.campaign.usage import COLUMNS
-from fsmatrix.results.files.hdf5.hdf import TEXT
-from fsmatrix.results.files.hdf5.schema import (
+from fsmatrix.results.evidence import workloads
+from fsmatrix.results.files import hdf, runfile, safefile
+from fsmatrix.results.files.hdf import TEXT, FaultTolerantFile
+from fsmatrix.results.files.rows import OBSERVED_COLUMNS, USAGE_COLUMNS, Row, levels_of, rows_of
+from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.files.schema import (
     CAMPAIGN_FORMAT,
     SCHEMA_VERSION,
     Appender,
@@ -28,13 +34,13 @@ from fsmatrix.results.files.hdf5.schema import (
     encode_text,
     to_json,
 )
-from fsmatrix.results.files.run.texts import CampaignTexts, attach
+from fsmatrix.results.files.texts import CampaignTexts, attach
 from fsmatrix.results.record import RunRecord
 
 # The variables of the campaign file: names, types, units, meanings.  See docs/results.md.
 
 
-_RATES = COLUMNS | observed.COLUMNS | openloop.COLUMNS | iterations.OWN_VARIABLES
+_RATES = USAGE_COLUMNS | OBSERVED_COLUMNS | workloads.OPEN_LOOP_COLUMNS | iterations.OWN_VARIABLES
 # name -> (type, unit, meaning): variables [run]
 NUMBERS: dict[str, tuple[str, str, str]] = {
     "repetition": ("i8", "1", "repetition of the case"),
@@ -80,7 +86,7 @@ TEXTS: dict[str, str] = {
     "error": "why the run failed",
     "started": "UTC, ISO 8601",
     "latency_of": "kinds of operation that the latency columns pool",
-    "lhcb": "what the LHCb analysis found (evidence/lhcb.py), JSON; else empty",
+    "lhcb": "what the LHCb analysis found (evidence/workloads.py), JSON; else empty",
     "replay": "what became of a trace's operations (evidence/replay.py), JSON; else empty",
 }
 # dimension -> variable -> (type, unit, meaning)
@@ -114,6 +120,9 @@ RAGGED: dict[str, dict[str, tuple[Any, str, str]]] = {
 }
 LATER = frozenset({"interval_latency_max"})  # came to a dimension that was there
 FINDING_TEXTS = ("audit", "severity", "message", "phase", "advice")
+
+CACHE = 1 << 17  # bytes of chunks that HDF5 keeps for each variable
+Progress = Callable[[int], None]
 
 
 def attributes(unit: str, meaning: str) -> dict[str, str]:
@@ -405,3 +414,67 @@ def _findings(row: Row) -> dict[str, Any]:
 
 def _key(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def merge_files(
+    files: Iterable[Path],
+    target: Path,
+    campaign: str = "",
+    root: Path | None = None,
+    progress: Progress | None = None,
+    made_of: Mapping[str, str] | None = None,
+    wrong: Sequence[ResultError] = (),
+) -> list[ResultError]:
+    """Stream `files`, ordered by run id, into a campaign file at `target`.
+
+    Files that cannot be used are left out, named in the file (relative to `root`) and
+    returned, after what is `wrong` already.  `made_of` are attributes that tell the files
+    (store.py).  `campaign` is the text of campaign.json; `progress` is told the number of
+    files seen.  The file appears whole or not at all; OSError as the system gives it.
+    """
+    left_out: list[ResultError] = list(wrong)
+    with writing(Path(target)) as writer:
+        for seen, path in enumerate(files, 1):
+            error = _add(writer, path)
+            if error is not None:
+                left_out.append(error)
+            if progress is not None:
+                progress(seen)
+        writer.finish(campaign, [_named(error, root) for error in left_out])
+        writer.file.attrs.update(made_of or {})
+    return left_out
+
+
+@contextlib.contextmanager
+def writing(target: Path) -> Iterator[CampaignWriter]:
+    """A campaign file that appears at `target` when the block ends, whole and durable.
+
+    If the block raises, nothing appears.  OSError as the system gives it.
+    """
+    with safefile.replacing(target) as aside, closing(FaultTolerantFile(aside)) as stream:
+        with h5py.File(stream, "w", libver=hdf.LIBVER, rdcc_nbytes=CACHE) as file:
+            yield CampaignWriter(file, stream.check)
+        stream.sync()
+    safefile.sync_directory(target.parent)
+
+
+def _add(writer: CampaignWriter, path: Path) -> ResultError | None:
+    try:
+        record = runfile.read_checked(path)
+        entry = entry_of(record)  # before anything of it is in the file
+        runfile.numbers(path, [row.numbers for row in entry.rows])
+    except ResultError as error:
+        return error
+    except runfile.NONSENSE as error:  # evidence that is none
+        return ResultError(path, f"holds a run that cannot be merged: {error}")
+    writer.put(entry)
+    return None
+
+
+def _named(error: ResultError, root: Path | None) -> dict[str, str]:
+    path = error.path
+    inside = root is not None and path.is_relative_to(root)
+    return {
+        "file": str(path.relative_to(root)) if inside and root else path.name,
+        "reason": error.reason,
+    }

@@ -1,13 +1,18 @@
-"""The phases of a run file: arrays [phase, rank], latencies [phase, kind, bin], series.
+"""The phases of a run file: arrays [phase, rank], latencies [phase, kind, bin], series, iterations.
 
 Phases may have different numbers of workers and intervals; shorter ones are padded with
 NaN or -1 and `workers` and `intervals` say the true number.  A dimension is at least one
 long (netCDF knows no empty dimension of a fixed size); without phases nothing is stored.
+
+Iterations, and what engines say of them in sum, are contiguous ragged arrays as in a campaign file:
+those of a phase lie together, `iterations` [phase] says how many.  What a phase does not tell is
+NaN.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.results import histogram, iterations
-from fsmatrix.results.files.hdf5.hdf import Group, Source
-from fsmatrix.results.files.hdf5.schema import (
+from fsmatrix.results.files.hdf import Group, Source
+from fsmatrix.results.files.schema import (
     InvalidRecordError,
     decode_text,
     encode_text,
     from_json,
     to_json,
 )
-from fsmatrix.results.files.run import iterationfile
+from fsmatrix.results.iterations import NAN, PREFIX
 from fsmatrix.results.record import Floats, Integers, Latency, Phase
 
 # name -> unit, meaning
@@ -61,7 +66,65 @@ LATENCY = {
 PHASE_JSON = ("errors_by_errno", "facts")
 FILL = -1
 MOST_LATENCIES = 1 << 15  # phases x kinds; each becomes 15 kB
-NAN = float("nan")
+
+
+def write_iterations(root: Group, phases: Sequence[Phase]) -> None:
+    """Iterations and summaries of all phases; what no phase has is left out."""
+    for name, (unit, meaning) in iterations.SUMMARY.items():
+        values = np.array([phase.summary.get(name, NAN) for phase in phases], dtype=np.float64)
+        if any(name in phase.summary for phase in phases):
+            root.variable(
+                iterations.OWN + name, values, ["phase"], {"units": unit, "long_name": meaning}
+            )
+    sizes = [iterations.size(phase.iterations) for phase in phases]
+    if not sum(sizes):
+        return
+    root.variable(
+        "iterations",
+        np.array(sizes, dtype=np.int64),
+        ["phase"],
+        {"units": "1", "long_name": "number of iterations"},
+    )
+    root.dimension("iteration", sum(sizes))
+    filled = [iterations.filled(phase.iterations) for phase in phases]
+    for name, (_, unit, meaning) in iterations.COLUMNS.items():
+        if any(name in phase.iterations for phase in phases):
+            column = np.concatenate([columns[name] for columns in filled if columns])
+            attributes = {"units": unit, "long_name": meaning}
+            root.variable(PREFIX + name, column, ["iteration"], attributes)
+
+
+def read_iterations(root: Source, phases: Sequence[Phase]) -> tuple[Phase, ...]:
+    """The phases with theirs; of run files of before from the facts, which lose them.
+
+    ValueError if there are others than it says.
+    """
+    own = {
+        name: root.array(iterations.OWN + name)
+        for name in iterations.SUMMARY
+        if iterations.OWN + name in root
+    }
+    summed = [
+        replace(phase, summary={n: c[i].item() for n, c in own.items() if c[i] == c[i]})
+        for i, phase in enumerate(phases)
+    ]
+    if "iterations" not in root:
+        pairs = [(phase, iterations.of_facts(phase.facts)) for phase in summed]
+        return tuple(replace(p, facts=facts, iterations=table) for p, (facts, table) in pairs)
+    columns = {
+        name: root.array(PREFIX + name) for name in iterations.COLUMNS if PREFIX + name in root
+    }
+    sizes = root.array("iterations")
+    ends = np.cumsum(sizes)
+    if (sizes < 0).any() or any(column.shape != (ends[-1],) for column in columns.values()):
+        raise ValueError("iterations that are more or fewer than their phases have")
+    return tuple(
+        replace(
+            phase,
+            iterations=iterations.stripped({n: c[end - size : end] for n, c in columns.items()}),
+        )
+        for phase, size, end in zip(summed, sizes.tolist(), ends.tolist(), strict=True)
+    )
 
 
 def check(path: Path, phases: Sequence[Phase]) -> None:
@@ -115,7 +178,7 @@ def write(root: Group, phases: Sequence[Phase]) -> None:
         column_json = [to_json(getattr(phase, name)) for phase in phases]
         root.variable(name, column_json, ["phase"], {"long_name": f"{name} (JSON)"})
     _write_series(root, phases)
-    iterationfile.write(root, phases)
+    write_iterations(root, phases)
     _write_latency(root, phases)
 
 
@@ -208,7 +271,7 @@ def read(root: Source) -> tuple[Phase, ...]:
         Phase(**{field: values[row] for field, values in columns.items()})
         for row in range(len(names))
     ]
-    return iterationfile.read(root, phases)
+    return read_iterations(root, phases)
 
 
 def _rows(root: Source, name: str, sizes: Integers) -> Sequence[npt.NDArray[Any] | None]:

@@ -18,16 +18,16 @@ from typing import Any
 import h5py
 import numpy as np
 
+from fsmatrix.results.files import hdf_check as hdfcheck
 from fsmatrix.results.files import safefile
-from fsmatrix.results.files.hdf5 import check as hdfcheck
-from fsmatrix.results.files.hdf5.check import ATTRIBUTE_SIZE, ATTRIBUTE_TEXT
-from fsmatrix.results.files.hdf5.schema import (
+from fsmatrix.results.files.hdf_check import ATTRIBUTE_SIZE, ATTRIBUTE_TEXT
+from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.files.schema import (
     SCHEMA_VERSION,
     DamagedFileError,
     ForeignFileError,
     NewerSchemaError,
 )
-from fsmatrix.results.files.safefile import ResultError
 
 # A file that HDF5 may write to on a device that fills up.
 #
