@@ -46,7 +46,7 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 
 from daos_rivals import LARGE, SMALL, Container, Data, Names
 
-from fsmatrix.backends.daos import containers, libraries, state
+from fsmatrix.backends.daos import containers, daos_state, libraries
 from fsmatrix.backends.daos.tools import Client
 from fsmatrix.backends.errors import BackendError
 
@@ -127,7 +127,7 @@ def _measured(
     def note(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    rows = rows_of(rounds(programs, pairs, lambda: state.returned(Client(), where.pool, note)))
+    rows = rows_of(rounds(programs, pairs, lambda: daos_state.returned(Client(), where.pool, note)))
     for row in rows:
         note(f"{row['what']}: {row['ratio']:.3f} {row['interval']}")
     return rows
@@ -179,7 +179,7 @@ def main() -> int:
     label = f"fsmatrix-bench-{uuid.uuid4().hex[:8]}"
     try:
         library = libraries.library_folder(asked.library)
-        free = state.free_space(Client().pool_query(asked.pool)).bytes or 0
+        free = daos_state.free_space(Client().pool_query(asked.pool)).bytes or 0
         made = Client().create(asked.pool, label)
     except BackendError as error:
         parser.error(f"needs a real DAOS: {error}")

@@ -42,7 +42,7 @@ from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.run.assemble import RunSpec
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.messages import Function, StepAnswer, StepCommand, in_rows
 from fsmatrix.suite.session.programs import StopFlag
 from fsmatrix.suite.session.survey import members

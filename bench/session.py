@@ -31,7 +31,7 @@ from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.run.assemble import RunSpec
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
-from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.programs import StopFlag
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 

@@ -11,7 +11,7 @@ from fsmatrix.suite.run import environment
 from fsmatrix.suite.run.assemble import Settings
 from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.client import Session
 
 
 def runner_in(

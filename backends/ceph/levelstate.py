@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
-from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.stored import JsonObject, Stored, objects, whole, wholes

@@ -18,8 +18,7 @@ from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry, Journal
-from fsmatrix.backends.journal.proof import NotProvenOurs
-from fsmatrix.backends.journal.rollback import undo_image, undo_loop
+from fsmatrix.backends.journal.proof import NotProvenOurs, undo_image, undo_loop
 from fsmatrix.backends.system import devices, files, tools
 from fsmatrix.backends.system.files import expand, place_of
 from fsmatrix.backends.system.mounts import mount_of

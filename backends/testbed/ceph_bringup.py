@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.state.facts import at_once, wait_for_stats
+from fsmatrix.backends.ceph.facts import at_once, wait_for_stats
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry, Journal
 from fsmatrix.backends.local import images

@@ -19,8 +19,7 @@ import numpy.typing as npt
 
 from fsmatrix.results import histogram, iterations
 from fsmatrix.results.evidence.stored import Json
-from fsmatrix.results.files import hdf_check as hdfcheck
-from fsmatrix.results.files import safefile
+from fsmatrix.results.files import hdf_check, safefile
 from fsmatrix.results.files.campaignfile import (
     FINDING_TEXTS,
     LATER,
@@ -234,14 +233,14 @@ def _opened(path: Path, handle: int) -> Opened:
     if begin != SIGNATURE:
         raise ForeignFileError(path, "not a campaign file of fsmatrix (not HDF5)")
     size = os.fstat(handle).st_size
-    limits = hdfcheck.LARGE_CAMPAIGN if size > LARGE else hdfcheck.CAMPAIGN
+    limits = hdf_check.LARGE_CAMPAIGN if size > LARGE else hdf_check.CAMPAIGN
     cache: dict[str, Json] = {"rdcc_nbytes": 0} if size > LARGE else {}  # one piece at a time
     try:
         file = h5py.File(f"/proc/self/fd/{handle}", "r", **cache)
     except HDF5_ERRORS as error:
         raise DamagedFileError(path, f"truncated or damaged HDF5 file ({error})") from error
     try:
-        unpacked = hdfcheck.check(
+        unpacked = hdf_check.check(
             path, file, size, lambda first, length: os.pread(handle, length, first), limits
         )
         _check_schema(path, file)

@@ -18,8 +18,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from fsmatrix.results.files import hdf_check as hdfcheck
-from fsmatrix.results.files import safefile
+from fsmatrix.results.files import hdf_check, safefile
 from fsmatrix.results.files.hdf_check import ATTRIBUTE_SIZE, ATTRIBUTE_TEXT
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.schema import (
@@ -266,7 +265,7 @@ def reading(path: Path, kind: str) -> Iterator[h5py.File]:
     `kind` is the `format` that it must have.  Whatever is wrong comes as a ResultError.
     """
     try:
-        data = safefile.read(path, hdfcheck.RUN_FILE)
+        data = safefile.read(path, hdf_check.RUN_FILE)
     except OSError as error:
         raise ResultError(path, f"cannot be read: {error.strerror or error}") from error
     _check_signature(path, data)
@@ -275,7 +274,7 @@ def reading(path: Path, kind: str) -> Iterator[h5py.File]:
     try:
         with _open_image(data) as file:
             read_at = lambda first, size: data[first : first + size]  # noqa: E731
-            hdfcheck.check(path, file, len(data), read_at, hdfcheck.RUN, kept)
+            hdf_check.check(path, file, len(data), read_at, hdf_check.RUN, kept)
             _check_schema(path, file, kind)
             yield file
     except ResultError:
@@ -324,7 +323,7 @@ def _line(error: BaseException) -> str:
     return text.splitlines()[0][:200]
 
 
-# Reading the groups of an open HDF5 file that was checked (hdfcheck.py), by h5py's low level.
+# Reading the groups of an open HDF5 file that was checked (hdf_check.py), by h5py's low level.
 
 
 # spares h5py making a type for each reading (4 x faster for small arrays)

@@ -26,8 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fsmatrix.results.files import campaignread, hdf, runfile, safefile
-from fsmatrix.results.files import hdf_check as hdfcheck
+from fsmatrix.results.files import campaignread, hdf, hdf_check, runfile, safefile
 from fsmatrix.results.files.campaignfile import Progress, merge_files
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.schema import (
@@ -121,7 +120,7 @@ def _held(path: Path) -> bytes:
         end = os.pread(handle, hdf.SEAL_SIZE, max(0, size - hdf.SEAL_SIZE))
         if end.startswith(hdf.SEAL):
             return f"{size} ".encode() + end
-        return hashlib.sha256(safefile.contents(handle, path, hdfcheck.RUN_FILE)).digest()
+        return hashlib.sha256(safefile.contents(handle, path, hdf_check.RUN_FILE)).digest()
     except ResultError as error:  # too long: it is not read either
         return error.reason.encode()
     except OSError as error:

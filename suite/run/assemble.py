@@ -36,7 +36,7 @@ from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case, Floats, Latency, Monitor, Phase, RunRecord, Status, digest
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.launchers.base import LauncherError
-from fsmatrix.suite.session.client.client import SessionError
+from fsmatrix.suite.session.client import SessionError
 from fsmatrix.suite.session.messages import (
     KernelUse,
     Merged,

@@ -39,8 +39,8 @@ from fsmatrix.suite.run.events import Event, Facts, Listener
 from fsmatrix.suite.run.health import HEALTH_SECONDS, SHOWN, asked_once, new_ones
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.session.client import orphaned_sessions
-from fsmatrix.suite.session.client.client import Session, SessionError, StorageStalled
+from fsmatrix.suite.session import orphaned_sessions
+from fsmatrix.suite.session.client import Session, SessionError, StorageStalled
 from fsmatrix.suite.session.messages import Call
 from fsmatrix.suite.session.programs import Interrupted, StopFlag
 

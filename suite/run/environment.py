@@ -43,7 +43,7 @@ from fsmatrix.suite.run.health import (
     asked_once,
     united,
 )
-from fsmatrix.suite.session.client.client import NodeError, Session
+from fsmatrix.suite.session.client import NodeError, Session
 from fsmatrix.suite.session.messages import Answer, Call, SampledKernel, Samples, Watch, in_rows
 from fsmatrix.suite.session.survey import disagreements, members
 from fsmatrix.suite.workloads.base import Step

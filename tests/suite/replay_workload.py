@@ -22,7 +22,7 @@ from fsmatrix.suite.workloads.base import Function, Step, Stream
 from fsmatrix.suite.workloads.replay import Replay
 from fsmatrix.suite.workloads.replay.options import ReplayOptions
 from fsmatrix.traces.model import ABSENT, Header, Operation, Thread
-from fsmatrix.traces.writer import TraceWriter, writing
+from fsmatrix.traces.tracefile import TraceWriter, writing
 
 ACCESS = PathAccess("directory", "t")
 ENGINE = Engine("player-c", "1")

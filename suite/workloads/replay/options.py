@@ -16,7 +16,7 @@ from fsmatrix.results.units import Duration
 from fsmatrix.suite.workloads.base import ContentFile, WorkloadOptions, stored_digest
 from fsmatrix.traces.model import Header
 from fsmatrix.traces.page_cache import MOST_SCALE, NAMES
-from fsmatrix.traces.reader import opened
+from fsmatrix.traces.tracefile import opened
 
 # Traces as options: known by the SHA-256 of their bytes, never by their path.
 

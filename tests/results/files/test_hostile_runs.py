@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.results.evidence.evidence import Evidence
-from fsmatrix.results.files import hdf_check as hdfcheck
-from fsmatrix.results.files import runfile
+from fsmatrix.results.files import hdf_check, runfile
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.sharing.bundle import Options, bundle
@@ -77,7 +76,7 @@ def test_plugins_are_not_looked_for() -> None:
     )
     environment = {**os.environ, "HDF5_PLUGIN_PATH": "/tmp/plugins"}
     assert subprocess.run([sys.executable, "-P", "-c", program], env=environment).returncode == 0
-    assert hdfcheck.h5pl.size() == 0
+    assert hdf_check.h5pl.size() == 0
 
 
 # -- what is no regular file ----------------------------------------------------------------
@@ -130,7 +129,7 @@ def test_devices_are_named(store: Store) -> None:
 def test_a_file_that_is_too_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     path = store.write(record("bad"))
     with path.open("r+b") as file:
-        file.truncate(hdfcheck.RUN_FILE + 1)  # a hole
+        file.truncate(hdf_check.RUN_FILE + 1)  # a hole
     assert "is longer than" in left_out(store)[path.name]
 
 

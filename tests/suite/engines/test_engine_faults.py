@@ -23,7 +23,7 @@ from fsmatrix.suite.cases.engines import Engines
 from fsmatrix.suite.engines.base import EngineKind
 from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.workloads.base import Workload
 from fsmatrix.suite.workloads.dbench import Dbench
 from fsmatrix.suite.workloads.fio import Fio

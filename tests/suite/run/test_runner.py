@@ -29,7 +29,7 @@ from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.programs import Interrupted, StopFlag
 from fsmatrix.suite.workloads.base import (
     Argv,

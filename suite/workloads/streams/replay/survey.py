@@ -81,7 +81,7 @@ def opened_trace(work: ReplayParams) -> Iterator[Operations]:
 
         yield generate(work.generator, work.scale, work.seed)
         return
-    from fsmatrix.traces.reader import opened
+    from fsmatrix.traces.tracefile import opened
 
     with opened(work.trace) as trace:
         yield trace

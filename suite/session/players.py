@@ -1,8 +1,11 @@
-"""A player in a process of its own, with an environment that its rank does not have.
+"""The players of a step's ranks: in which process they work, and how they are opened.
 
-A library that is preloaded takes calls over from the start of a process to its end, where it says
-what it took over: so a rank starts a process for its part of a step, hands it the chunks over a
-socket, and reads its last words.  Agreement with other ranks stays in the rank.
+A player may have a process of its own, with an environment that its rank does not have: a library
+that is preloaded takes calls over from the start of a process to its end, where it says what it
+took over.  So a rank starts a process for its part of a step, hands it the chunks over a socket,
+and reads its last words.  Agreement with other ranks stays in the rank.
+
+Ranks open their players each by itself, or all by rank 0's connection.
 """
 
 from __future__ import annotations
@@ -32,12 +35,13 @@ from fsmatrix.backends.player.base import (
     PlayerResult,
     checked_ops,
 )
-from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk
-from fsmatrix.backends.player.player import open_player
+from fsmatrix.backends.player.ops import DRIVERS, OP, OR_POSIX, OUTCOME, Chunk
+from fsmatrix.backends.player.player import driver_refusal, open_player
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.stored import JsonObject, Stored
 from fsmatrix.suite.session import programs, wire
 from fsmatrix.suite.session.comm import Comm
+from fsmatrix.suite.session.messages import Playing
 from fsmatrix.suite.session.wire import Arrays
 
 # A counter that the ranks of a node share: each of 0, 1, 2, ... is handed out once.
@@ -87,7 +91,7 @@ def next_turn(file: int) -> int:
 
 END_SECONDS = 60.0  # for its last words: a client of a storage system may say goodbye to servers
 WORDS = 1 << 16  # bytes kept of them
-DRIVERS = {"posix": "posix-libc"}  # the one whose calls a library can take over
+PRELOADABLE = {"posix": "posix-libc"}  # the one whose calls a library can take over
 HISTOGRAMS = tuple(each.name for each in fields(Latencies))
 SERIES = ("interval_bytes", "interval_operations")
 
@@ -161,7 +165,7 @@ class SubprocessPlayer:
             )
         try:
             given = {each.name: getattr(options, each.name) for each in fields(options)}
-            self._ask(Open(driver=DRIVERS.get(driver, driver), root=root, options=given))
+            self._ask(Open(driver=PRELOADABLE.get(driver, driver), root=root, options=given))
         except BaseException:
             self.close()
             raise
@@ -343,6 +347,87 @@ def _unpacked(document: JsonObject, arrays: Arrays) -> PlayerResult:
     )
     bare = PlayerResult(**own, **whole, service=service, first_error=None)
     return bare if first is None else replace(bare, first_error=FirstError(**first))
+
+
+def settled(playing: Playing, comm: Comm) -> tuple[Playing, JsonObject]:
+    """How it is really played, the same at all ranks of `comm`, and the facts about that.
+
+    If io_uring may be replaced and some rank cannot have it, all play by posix, at a depth of 1.
+    """
+    stream = playing.stream
+    if stream.io == "auto":
+        return playing, {}
+    if stream.io != OR_POSIX:
+        return playing, {"driver": playing.driver}
+    own = driver_refusal(playing.driver, stream.depth, playing.implementation)
+    gathered = comm.gather(own)
+    reason = comm.bcast(None if gathered is None else next(filter(None, gathered), ""))
+    if not reason:
+        return playing, {"driver": playing.driver}
+    played = replace(playing, driver="posix", stream=replace(stream, depth=1))
+    return played, {"driver": played.driver, "iodepth": 1, "driver_refused": reason}
+
+
+def open_together(playing: Playing, root: str, threads: int, comm: Comm) -> Player:
+    """This rank's player for a Stream step; called by all ranks of `comm`.
+
+    With a driver that shares connections rank 0 connects and the others join it: a storage
+    system sees one client more instead of thousands.  OSError with the reason, at every rank if
+    it is rank 0 that cannot connect.
+    """
+    stream = playing.stream
+    options = PlayerOptions(
+        slots=stream.slots,
+        threads=threads,
+        depth=stream.depth,
+        seed=playing.seed,
+        max_op_bytes=stream.max_op_bytes,
+        fill_ratio=stream.fill_ratio,
+        count_metadata=stream.metadata,
+        stop_on_error=stream.stop_on_error,
+        pauses=stream.pauses,
+        read_ahead=stream.read_ahead,
+    )
+
+    def opened(text: str) -> Player:
+        if playing.environment:
+            return SubprocessPlayer(playing.driver, text, options, playing.environment)
+        return open_player(playing.driver, text, options, playing.implementation)
+
+    if not _shared(playing.driver, comm):
+        return opened(root)
+    if comm.rank:
+        answer = comm.bcast(None)
+        if "error" in answer:
+            raise OSError(answer["error"])
+        return opened(f"{root}\n{answer['lines']}")
+    try:
+        player = opened(root)
+        lines = player.share()
+    except Exception as error:
+        comm.bcast({"error": str(error)})
+        raise
+    comm.bcast({"lines": lines})
+    return player
+
+
+def last_words(player: Player, comm: Comm) -> tuple[str, ...]:
+    """What processes of players, which must be closed, have printed; at rank 0 of `comm`."""
+    if not isinstance(player, SubprocessPlayer):
+        return ()
+    return tuple(comm.gather(player.printed) or ())
+
+
+def leave(driver: str, player: Player, comm: Comm) -> None:
+    """Close the players that joined another's connection, while that one is still open."""
+    if _shared(driver, comm):
+        if comm.rank:
+            player.close()
+        comm.sleeping_barrier()
+
+
+def _shared(driver: str, comm: Comm) -> bool:
+    return comm.size > 1 and DRIVERS[driver].shared
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.proof import carries
-from fsmatrix.backends.local.mounts import client_mount
+from fsmatrix.backends.local import own_mounts
 from fsmatrix.backends.system import tools
 from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.units import Duration
@@ -94,7 +94,7 @@ def argv(details: JsonObject) -> list[str]:
 def start(details: JsonObject, journal: Journal) -> None:
     """Start it on the mount; harmless if it runs.  ToolError if it does not work."""
     words = argv(details)
-    if client_mount.client_processes(words):
+    if own_mounts.client_processes(words):
         return
     if reason := tools.missing(PROGRAM):
         raise ToolError(reason)
@@ -116,7 +116,7 @@ def start(details: JsonObject, journal: Journal) -> None:
         except (OSError, subprocess.SubprocessError) as error:
             raise ToolError(f"{PROGRAM} cannot be started: {error}") from error
     deadline = time.monotonic() + START_SECONDS
-    while not any(_works(pid) for pid in client_mount.client_processes(words)):
+    while not any(_works(pid) for pid in own_mounts.client_processes(words)):
         if done.returncode or time.monotonic() > deadline:
             end(details, journal)
             raise ToolError(
@@ -138,12 +138,12 @@ def end(details: JsonObject, journal: Journal) -> None:
     """End it; harmless if there is none.  BackendError if it does not end."""
     words, store = argv(details), journal.identity.store
     for number in (signal.SIGTERM, signal.SIGKILL):
-        ours = [pid for pid in client_mount.client_processes(words) if carries(pid, store)]
+        ours = [pid for pid in own_mounts.client_processes(words) if carries(pid, store)]
         for pid in ours:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
         deadline = time.monotonic() + START_SECONDS
-        while any(pid in ours for pid in client_mount.client_processes(words)):
+        while any(pid in ours for pid in own_mounts.client_processes(words)):
             if time.monotonic() > deadline:
                 break
             time.sleep(_LOOK)
