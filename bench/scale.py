@@ -38,7 +38,7 @@ from scale_laws import Row, laws
 from session_runner import runner_in
 
 from fsmatrix.results.record import Case, Geometry
-from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.cases.resolve import Engines
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.run.assemble import RunSpec
 from fsmatrix.suite.run.runner import Runner

@@ -27,7 +27,7 @@ from session_runner import runner_in
 
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import Case, Geometry, window
-from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.cases.resolve import Engines
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.run.assemble import RunSpec
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary

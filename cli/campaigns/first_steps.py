@@ -156,7 +156,7 @@ def _drivers() -> Iterator[Item]:
 
 
 def _external_engines() -> Iterator[Item]:
-    from fsmatrix.suite.cases.engines import Engines
+    from fsmatrix.suite.cases.resolve import Engines
     from fsmatrix.suite.engines.base import EngineError
     from fsmatrix.suite.registry import ENGINES
 

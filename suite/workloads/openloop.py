@@ -19,7 +19,7 @@ from fsmatrix.results.evidence.workloads import BEGUN, DUE, OPEN_LOOP, PLAYED, S
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case, Phase
 from fsmatrix.suite.workloads.base import Stream, Workload, WorkloadOptions
-from fsmatrix.suite.workloads.streams.arrivals import LEAD_NS, Arrivals
+from fsmatrix.suite.workloads.streams.chunks import LEAD_NS, Arrivals
 
 MOST_RATE = 1e9  # operations per second of all workers
 MOST_OF_THREAD = 1e7  # a thread of the C player begins no more, on a driver that does nothing

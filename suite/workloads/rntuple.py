@@ -38,9 +38,14 @@ from fsmatrix.suite.workloads.base import (
     WorkloadOptions,
     stored_digest,
 )
-from fsmatrix.suite.workloads.streams.lhcb.events import EVENTS
+from fsmatrix.suite.workloads.streams.lhcb.analysis import (
+    EVENT_BYTES,
+    EVENTS,
+    READ_BYTES,
+    TREE,
+    share,
+)
 from fsmatrix.suite.workloads.streams.lhcb.program import Request
-from fsmatrix.suite.workloads.streams.lhcb.selection import EVENT_BYTES, READ_BYTES, TREE, share
 
 # Options of the workload `rntuple`, and the user's file that may stand for its generator.
 

@@ -19,7 +19,7 @@ import pytest
 
 from fsmatrix.backends.system import workfolder
 from fsmatrix.results.record import Case, Geometry
-from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.cases.resolve import Engines
 from fsmatrix.suite.engines.base import EngineKind
 from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner

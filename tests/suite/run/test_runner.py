@@ -22,7 +22,7 @@ from fsmatrix.results.audits import judged
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.formats.base import Parsed, totals
 from fsmatrix.results.record import Case, Geometry, Monitor, window
-from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.cases.resolve import Engines
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpirun import Mpirun

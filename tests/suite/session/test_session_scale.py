@@ -12,7 +12,7 @@ import pytest
 
 from fsmatrix.results.audits import audit_run
 from fsmatrix.results.record import Case, Geometry, RunRecord
-from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.cases.resolve import Engines
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner

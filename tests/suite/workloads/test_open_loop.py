@@ -29,7 +29,7 @@ from fsmatrix.suite.session.stream import Played, Source, play_paced
 from fsmatrix.suite.workloads.metadata import Metadata, MetadataOptions
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 from fsmatrix.suite.workloads.streams import metadata, pattern
-from fsmatrix.suite.workloads.streams.arrivals import LEAD_NS, Arrivals, Schedule
+from fsmatrix.suite.workloads.streams.chunks import LEAD_NS, Arrivals, Schedule
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 DATA = (int(Kind.READ), int(Kind.WRITE))

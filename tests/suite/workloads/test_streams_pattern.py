@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 from fsmatrix.backends.player import ops
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind, Place
-from fsmatrix.suite.workloads.streams import ahead, arrivals, pattern
+from fsmatrix.suite.workloads.streams import chunks as ahead
+from fsmatrix.suite.workloads.streams import chunks as arrivals
+from fsmatrix.suite.workloads.streams import pattern
 from fsmatrix.suite.workloads.streams.pattern import CHUNK_OPS, Task, generate, part_of
 
 LAYOUTS = ("file-per-process", "shared-segmented", "shared-strided")
@@ -385,8 +387,7 @@ def test_ranks_import_little() -> None:
             "fsmatrix.backends.player.ops",
             "fsmatrix.results.evidence.workloads",  # these two: the standard library only
             "fsmatrix.results.evidence.stored",
-            "fsmatrix.suite.workloads.streams.ahead",
-            "fsmatrix.suite.workloads.streams.arrivals",
+            "fsmatrix.suite.workloads.streams.chunks",
         }
         assert {name.split(".")[0] for name in names - ours} <= {
             "__future__",

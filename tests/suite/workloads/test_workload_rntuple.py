@@ -27,7 +27,7 @@ from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.python import ROOT as ROOT_KIND
 from fsmatrix.suite.workloads.base import Argv
 from fsmatrix.suite.workloads.rntuple import Rntuple, RntupleOptions
-from fsmatrix.suite.workloads.streams.lhcb.selection import READ_BYTES
+from fsmatrix.suite.workloads.streams.lhcb.analysis import READ_BYTES
 from tests.suite.rntuple_workload import (
     COMPRESSIONS,
     EVENTS,

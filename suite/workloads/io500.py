@@ -29,16 +29,20 @@ from fsmatrix.results.record import Case, Phase
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.engines.ior_mdtest import NAME as PROGRAMS
 from fsmatrix.suite.workloads.base import Footprint, Output, Step, Workload, WorkloadOptions
-from fsmatrix.suite.workloads.io500.phases import (
+from fsmatrix.suite.workloads.io500_phases import (
     BY_NAME,
     OFFICIAL_STONEWALL,
     PHASES,
+    RANDOM_NODES,
     Io500Options,
     PhaseOf,
+    lacking,
+    of_items,
+    parsed,
+    player_steps,
+    program_steps,
     shift_of,
 )
-from fsmatrix.suite.workloads.io500.player import of_items, player_steps
-from fsmatrix.suite.workloads.io500.programs import RANDOM_NODES, lacking, parsed, program_steps
 from fsmatrix.suite.workloads.streams.io500 import Walk
 
 __all__ = ["Io500", "Io500Options"]

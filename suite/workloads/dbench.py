@@ -2,35 +2,183 @@
 
 Each node works in a directory of its own, so that the clients of two nodes do not meet in
 files of one name.  dbench reads what it has just written itself, and has no O_DIRECT: its
-only honest cache state is `warm`.  Its warm-up and time limit: see results/formats/dbench.
+only honest cache state is `warm`.  Its warm-up and time limit: see results/formats/dbench.py.
+
+A loadfile is known by the SHA-256 of its bytes, never by its path: two files with the same
+content are the same work.  One line is one operation (traces/importing/dbench.py).
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, ClassVar
 
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator
 
 from fsmatrix.backends.access import Access
+from fsmatrix.backends.allowed import NUMBER, Form, Words, plain
+from fsmatrix.results.files import safefile
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.formats import dbench as output_format
 from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.formats.dbench_nodes import NodeRun, merge
 from fsmatrix.results.record import Case
 from fsmatrix.results.units import Duration
 from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.base import Argv, Footprint, Output, Step, Workload, WorkloadOptions
-from fsmatrix.suite.workloads.dbench.loadfile import REFUSED, WORDS, Loadfile, Survey, loadfile
+from fsmatrix.suite.workloads.base import (
+    Argv,
+    ContentFile,
+    Footprint,
+    Output,
+    Step,
+    Workload,
+    WorkloadOptions,
+    stored_digest,
+)
+from fsmatrix.traces.importing.dbench import DIRECTORY, TRUNCATING, directive, integer
+
+# Further arguments of dbench: which are handed on, and why others are not.
+
+
+# What the suite says itself, or what makes a number that is none.
+REFUSED = {
+    "--fake-io": "it counts bytes that nobody moves",
+    "--run-once": "dbench then ends before its time limit",
+    "--machine-readable": "the suite reads the ordinary output",
+    "--clients-per-process": "the number of clients comes from the geometry",
+    "--directory": "the suite says where dbench works",
+    "--loadfile": "use the option loadfile",
+    "--timelimit": "use the option runtime",
+    "--warmup": "use the option warm_up",
+    "--backend": "the suite measures file systems",
+    "--sync": "use the option sync",
+    "--sync-dir": "use the option sync_directories",
+    "--fsync": "use the option fsync",
+    "-D": "the suite says where dbench works",
+    "-c": "use the option loadfile",
+    "-t": "use the option runtime",
+    "-B": "the suite measures file systems",
+    "-s": "use the option sync",
+    "-S": "use the option sync_directories",
+    "-F": "use the option fsync",
+}
+_RATE = Form("a rate", r"\d{1,9}(\.\d{1,9})?")
+WORDS = Words(
+    "dbench",
+    {
+        **plain(None, "--stat-check --one-byte-write-fix --per-client-results --no-resolve"),
+        **plain(None, "-x --xattr --skip-cleanup"),
+        **plain(_RATE, "-R --target-rate"),
+        **plain(NUMBER, "--trunc-io"),
+    },
+)
+LIMIT = 256 << 20  # bytes; dbench's own has 25 MB
+OUTSIDE = re.compile(r"""(?:^|[\s"\\/])(\.\.)(?:[\s"\\/]|$)""", re.MULTILINE)
 
 PHASE = "mixed"
 LOADFILE_STEP = "loadfile"
-DIRECTORY = "{path}/node{node}"
+NODE_DIRECTORY = "{path}/node{node}"
 SHORTEST = 2  # seconds; with 1 dbench prints a throughput of 0
+DIGEST = re.compile(r"^\\?([0-9a-f]{64}) ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What one pass of one client over a loadfile does."""
+
+    written: int  # bytes
+    space: int  # bytes of its files, at most at one time
+    files: int  # files and directories, at most at one time
+
+
+@dataclass(frozen=True)
+class Loadfile(ContentFile):
+    """A loadfile by its content; `path` and `survey` are known where it can be read."""
+
+    survey: Survey | None = field(default=None, compare=False)
+
+
+def loadfile(value: object) -> Loadfile:
+    """The loadfile at an absolute path, or of a text "sha256:..."; ValueError with the reason."""
+    if isinstance(value, Loadfile):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"a loadfile is the path of a file, not {value!r}")
+    if digest := stored_digest(value, "loadfile"):
+        return Loadfile(digest)
+    path = Path(value)
+    if not path.is_absolute():
+        raise ValueError(f"{value!r} must be an absolute path, the same on all client nodes")
+    try:
+        state = path.stat()
+        return _read(value, state.st_mtime_ns, state.st_size)
+    except OSError as error:
+        raise ValueError(f"the loadfile {value!r} cannot be read: {error.strerror}") from error
+
+
+@lru_cache(maxsize=64)
+def _read(path: str, modified: int, size: int) -> Loadfile:  # noqa: ARG001
+    """Read and survey a file; `modified` and `size` make a changed one be read again."""
+    try:
+        data = safefile.read(path, LIMIT, follow=True)
+    except ResultError as error:
+        raise ValueError(f"the loadfile {path!r} {error.reason}") from error
+    if data.startswith(b"\x1f\x8b"):
+        raise ValueError(f"the loadfile {path!r} is compressed: unpack it")
+    text = data.decode("latin-1")
+    if match := OUTSIDE.search(text):
+        line = text.count("\n", 0, match.start(1)) + 1
+        raise ValueError(f"{path!r}, line {line}: a name with '..' would leave dbench's directory")
+    survey = survey_of(text)
+    if survey is None:
+        raise ValueError(f"{path!r} is no loadfile: no line of it is an operation of dbench")
+    return Loadfile(hashlib.sha256(data).hexdigest(), path, survey)
+
+
+def survey_of(text: str) -> Survey | None:
+    """What one pass does; None if no line opens a file or makes a directory."""
+    names: dict[str, str] = {}  # handle -> name
+    sizes: dict[str, int] = {}  # of the files that there are
+    directories: set[str] = set()
+    written = total = space = files = 0
+    for each in map(directive, text.split("\n")):
+        if each is None or not each.ok or not each.parameters:
+            continue
+        verb, parameters = each.verb, each.parameters
+        name = parameters[0].lower()
+        if verb == "Mkdir" or (
+            verb == "NTCreateX" and len(parameters) > 3 and integer(parameters[1]) & DIRECTORY
+        ):
+            directories.add(name)
+        elif verb == "NTCreateX" and len(parameters) > 3:
+            names[parameters[3]] = name
+            if integer(parameters[2]) in TRUNCATING:
+                total -= sizes.pop(name, 0)
+            sizes.setdefault(name, 0)
+        elif verb == "WriteX" and parameters[0] in names and len(parameters) > 2:
+            written += integer(parameters[2])
+            end = integer(parameters[1]) + integer(parameters[2])
+            target = names[parameters[0]]
+            total += max(end - sizes.get(target, 0), 0)
+            sizes[target] = max(end, sizes.get(target, 0))
+        elif verb == "Unlink":
+            total -= sizes.pop(name, 0)
+        elif verb == "Rename" and len(parameters) > 1 and name in sizes:
+            moved, new = sizes.pop(name), parameters[1].lower()
+            total -= sizes.pop(new, 0)
+            sizes[new] = moved
+        space = max(space, total)
+        files = max(files, len(sizes) + len(directories))
+    return Survey(written, space, files) if files else None
+
+
 # Debian's client.txt (SHA-256 ec2792b86d74...), by the same survey as other loadfiles.
 CLIENT_TXT = Survey(written=1_015_974_170, space=23_965_486, files=97)
-DIGEST = re.compile(r"^\\?([0-9a-f]{64}) ", re.MULTILINE)
 
 
 def _loadfile(value: object) -> Loadfile | None:
@@ -136,7 +284,7 @@ class Dbench(Workload):
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:  # noqa: ARG002
         """A directory for each node, the digest of the loadfile there, and the run."""
         options = self.options
-        argv = [engine.program, "-D", DIRECTORY, "-t", f"{options.runtime:.0f}"]
+        argv = [engine.program, "-D", NODE_DIRECTORY, "-t", f"{options.runtime:.0f}"]
         if "option:backend" in engine.features:  # version 5
             argv += ["-B", "fileio"]
         if options.loadfile is not None:
@@ -146,7 +294,7 @@ class Dbench(Workload):
         argv += [str(case.geometry.processes_per_node), *options.extra_arguments]
         path = self._path(engine)
         return [
-            Step("make-directory", "node", "setup", Argv(("mkdir", "-p", DIRECTORY))),
+            Step("make-directory", "node", "setup", Argv(("mkdir", "-p", NODE_DIRECTORY))),
             Step(LOADFILE_STEP, "node", "setup", Argv(("sha256sum", path))),
             Step(PHASE, "node", "timed", Argv(tuple(argv))),
         ]
