@@ -17,7 +17,7 @@ from fsmatrix.analysis.data.factors import ROLES
 from fsmatrix.analysis.data.load import Rows
 from fsmatrix.analysis.studies import flash, pagecache
 from fsmatrix.analysis.units import OWN
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.registry import Registry
 
 if TYPE_CHECKING:

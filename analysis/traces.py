@@ -18,6 +18,7 @@ from fsmatrix.analysis.draw.panels import INK
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.units import brief, fitting, number, rounded_size, size
 from fsmatrix.results.evidence.replay import Replayed
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.evidence.trace import (
     Order,
     PageReuse,
@@ -26,7 +27,6 @@ from fsmatrix.results.evidence.trace import (
     WorkingSet,
     gaps,
 )
-from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.units import plural, printable
 
 if TYPE_CHECKING:

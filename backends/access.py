@@ -10,7 +10,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
 
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import PREFIX, Journal
 from fsmatrix.backends.system.workfolder import remove_tree
 from fsmatrix.results.evidence.evidence import Interception
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, Scalar
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar
 from fsmatrix.results.registry import Registry
 from fsmatrix.results.registry import UnknownName as UnknownName
 
@@ -426,9 +426,9 @@ BUILTIN: dict[str, str] = {
     "btrfs": "fsmatrix.backends.local.btrfs:Btrfs",
     "cephfs-fuse": "fsmatrix.backends.ceph.cephfs_mounted:CephfsFuse",
     "cephfs-kernel": "fsmatrix.backends.ceph.cephfs_mounted:CephfsKernel",
-    "daos-dfs": "fsmatrix.backends.daos.dfs:DaosDfs",
+    "daos-dfs": "fsmatrix.backends.daos.native:DaosDfs",
     "daos-dfuse": "fsmatrix.backends.daos.dfuse:DaosDfuse",
-    "daos-objects": "fsmatrix.backends.daos.objects:DaosObjects",
+    "daos-objects": "fsmatrix.backends.daos.native:DaosObjects",
     "device": "fsmatrix.backends.local.devices.bare_device:Device",
     "devices": "fsmatrix.backends.local.devices.several:Devices",
     "directory": "fsmatrix.backends.local.directory:Directory",

@@ -19,7 +19,7 @@ from fsmatrix.backends.base import CacheMethod, Evidence
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import libc
 from fsmatrix.backends.system.files import FOLDER, residency_method, resident_pages, visit
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 MANY_FILES = 256  # from here one syncfs is cheaper than an fsync for each

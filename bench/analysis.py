@@ -9,7 +9,7 @@ Beside seconds on the clock stands the CPU time of the process: on a machine tha
 it is the better number, though shared caches and stolen time lengthen it too.
 
 The same values as fio's JSON files, one per run, are read with json and pandas for 1 % of the
-runs, from the page cache, and extrapolated to all of them (analysis_json.py).
+runs, from the page cache, and extrapolated to all of them.
 
 Example: python bench/analysis.py --runs 1000000
 """
@@ -17,6 +17,7 @@ Example: python bench/analysis.py --runs 1000000
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import resource
@@ -29,18 +30,68 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 sys.path.append(str(Path(__file__).parent))  # also under -P
 
 from analysis_data import SPEED, cells, entries, truth
 
-from fsmatrix.results.files.campaign.merge import writing
-from fsmatrix.results.files.hdf5.schema import to_json
+from fsmatrix.results.files.campaignfile import Entry, writing
+from fsmatrix.results.files.schema import to_json
+
+RECORDED = Path(__file__).parents[1] / "tests" / "data" / "fio" / "3.33-group-reporting.json"
+FACTORS = ["target", "pattern", "chunk", "processes_per_node", "storage_nodes"]
 
 SECONDS, BYTES = 30.0, 2 << 30  # limits: the steps that count together, on two cores
 FAR = 0.1  # largest error of a median or ratio against the truth (log): wrong, not inexact
 State = dict[str, Any]
 Step = Callable[[State], str]
+
+
+def write_files(folder: Path, runs: int) -> None:
+    """The campaign's values in a recorded output of fio 3.33 (json, without histograms)."""
+    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
+    for number, entry in enumerate(entries(runs)):
+        text = json.dumps(_filled(recorded, entry), indent=2)
+        (folder / f"{number}.json").write_text(text, encoding="utf-8")
+
+
+def _filled(recorded: dict[str, Any], entry: Entry) -> dict[str, Any]:
+    document = copy.deepcopy(recorded)
+    row, job = entry.rows[0], document["jobs"][0]
+    job["error"] = int(row.texts["status"] != "ok")
+    job["job options"] |= {name: str(level) for name, level in entry.levels.items()}
+    job["job options"]["attachment"] = row.texts["attachment"]
+    done = job[row.texts["phase"]]
+    done["bw_bytes"], done["iops"] = int(row.numbers["bandwidth"]), row.numbers["iops"]
+    done["clat_ns"] = {
+        "mean": row.numbers["latency_mean"] * 1e9,
+        "percentile": {"99.000000": row.numbers["latency_p99"] * 1e9},
+    } | {
+        name: value for name, value in done["clat_ns"].items() if name not in ("mean", "percentile")
+    }
+    return document
+
+
+def matrix(folder: Path) -> tuple[int, pd.Series[float]]:
+    """(files, the matrix of the bandwidth), as one would write it in a notebook."""
+    records = []
+    for path in folder.glob("*.json"):
+        job = json.loads(path.read_text(encoding="utf-8"))["jobs"][0]
+        options = job["job options"]
+        done = job["read" if "read" in options["pattern"] else "write"]
+        values = {
+            "error": job["error"],
+            "bandwidth": done["bw_bytes"],
+            "iops": done["iops"],
+            "latency_mean": done["clat_ns"]["mean"] / 1e9,
+            "latency_p99": done["clat_ns"]["percentile"]["99.000000"] / 1e9,
+        }
+        records.append(options | values)
+    frame = pd.DataFrame(records)
+    good = frame[frame["error"] == 0]
+    inner = good.groupby([*FACTORS, "attachment"])["bandwidth"].median()
+    return len(records), inner.groupby(FACTORS).median()
 
 
 # -- the steps: each takes what the steps before it made, and says what it found ---------------
@@ -188,7 +239,6 @@ def write(file: Path, runs: int) -> dict[str, Any]:
 
 def write_json(folder: Path, runs: int) -> dict[str, Any]:
     """Write the same runs as the JSON files that the rival reads."""
-    from analysis_json import write_files
 
     write_files(folder, runs)
     return {}
@@ -196,7 +246,6 @@ def write_json(folder: Path, runs: int) -> dict[str, Any]:
 
 def read_json(folder: Path) -> dict[str, Any]:
     """Read the JSON files into a matrix, as the rival does."""
-    from analysis_json import matrix
 
     began = time.perf_counter()
     files, _ = matrix(folder)

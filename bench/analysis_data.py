@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from fsmatrix.results import histogram
-from fsmatrix.results.files.campaign.campaignfile import NUMBERS, TEXTS, Entry
-from fsmatrix.results.files.campaign.rows import Row
-from fsmatrix.results.files.hdf5.schema import to_json
+from fsmatrix.results.files.campaignfile import NUMBERS, TEXTS, Entry
+from fsmatrix.results.files.rows import Row
+from fsmatrix.results.files.schema import to_json
 from fsmatrix.results.record import Case, Finding, Geometry, Latency, Phase
 
 BLOCKS = 40

@@ -19,8 +19,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from fsmatrix.traces.capture import program, strace
-from fsmatrix.traces.writer import writing
+from fsmatrix.traces.capture import strace
+from fsmatrix.traces.tracefile import writing
 
 SQLITE = """
 import sqlite3
@@ -54,7 +54,7 @@ def seconds(command: Sequence[str], folder: Path, text: Path | None) -> float:
         if text is None:
             subprocess.run(command, check=True)
         else:
-            program.run(command, text)
+            strace.run(command, text)
         took = time.perf_counter() - begin
         os.chdir(folder)
     return took

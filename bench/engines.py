@@ -30,7 +30,7 @@ from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord, bandwidth, iops
 from fsmatrix.results.units import parse_size
 from fsmatrix.suite.campaign.settings import Source
-from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.cases.resolve import Engines
 from fsmatrix.suite.plan.plan import Request, build_plan
 from fsmatrix.suite.run.execute import Options, execute
 from fsmatrix.suite.run.forecast import Forecast

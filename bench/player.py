@@ -36,7 +36,7 @@ from fsmatrix.backends.player import _player
 from fsmatrix.backends.player.base import Player, PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Kind
 from fsmatrix.backends.player.player import Implementation, open_player
-from fsmatrix.suite.session.players.subprocess_player import SubprocessPlayer
+from fsmatrix.suite.session.players import SubprocessPlayer
 
 SIZE = 4096
 CHUNK = 65_536

@@ -39,9 +39,9 @@ from rich.table import Table
 from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import OUTCOME, Place
 from fsmatrix.backends.player.player import open_player
-from fsmatrix.results.evidence.openloop import DUE
+from fsmatrix.results.evidence.workloads import DUE
 from fsmatrix.suite.workloads.streams import pattern
-from fsmatrix.suite.workloads.streams.arrivals import LEAD_NS, Arrivals
+from fsmatrix.suite.workloads.streams.chunks import LEAD_NS, Arrivals
 
 NATIVE = Path(__file__).resolve().parent.parent / "backends" / "player" / "native"
 SIZE, FILE_BYTES = 4096, 64 << 20

@@ -44,7 +44,7 @@ from fsmatrix.suite.workloads.streams import pattern
 from fsmatrix.suite.workloads.streams.replay.generate import generate
 from fsmatrix.suite.workloads.streams.replay.survey import ReplayParams
 from fsmatrix.traces.model import COLUMNS, Header
-from fsmatrix.traces.writer import writing
+from fsmatrix.traces.tracefile import writing
 
 SIZE = 4096
 FILES = (4 << 20, 256 << 20)  # bytes

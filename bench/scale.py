@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +34,22 @@ from rich.table import Table
 
 sys.path.append(str(Path(__file__).parent))  # also under -P
 
-from scale_laws import Row, laws
-from session_runner import runner_in
+from session import runner_in
 
 from fsmatrix.results.record import Case, Geometry
-from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.cases.resolve import Engines
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.run.assemble import RunSpec
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session import stream
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.messages import Function, StepAnswer, StepCommand, in_rows
 from fsmatrix.suite.session.programs import StopFlag
 from fsmatrix.suite.session.survey import members
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
+
+QUANTITIES = ("messages", "bytes", "frames", "frame_bytes")
+Table2 = npt.NDArray[np.float64]
 
 RANK_PROGRAM = Path(__file__).with_name("scale_rank.py")
 SESSION_MODULE = ["-m", "fsmatrix.suite.session"]
@@ -57,7 +60,81 @@ KNOWN_BYTES = 1000
 SECONDS = 300.0
 WIDTH = 140  # characters: the table has ten columns
 CHUNK = 65536
-Table2 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size; of each quantity the largest among the ranks, per run."""
+
+    nodes: int
+    per_node: int
+    messages: float  # by MPI, sent and received
+    bytes: float
+    frames: float  # on sockets, sent and received
+    frame_bytes: float
+    cpu: float  # seconds, mean of the ranks
+    cpu_busiest: float
+    start: float  # seconds of wall time until the session is up
+    wall: float  # seconds of wall time per run
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.per_node
+
+
+@dataclass(frozen=True)
+class Law:
+    """A quantity as a sum of terms of (nodes, processes per node), by least squares."""
+
+    name: str
+    coefficients: tuple[float, ...]
+    misfit: float  # root mean square of the relative differences
+
+    def at(self, nodes: int, per_node: int) -> float:
+        return float(terms(self.name, nodes, per_node) @ np.array(self.coefficients))
+
+
+def terms(name: str, nodes: int, per_node: int) -> Table2:
+    """What a law multiplies its coefficients with.
+
+    log: trees over nodes and ranks; linear: one by one; per rank: a constant for each; log +
+    rank: both, such as histograms that a tree sums up and times that it only passes on.  All
+    know how many kernels ask rank 0 for the time, which the program itself says.
+    """
+    asking = sum(knowing == 0 for knowing, _ in stream.pairs(nodes))
+    return np.array(
+        {
+            "log": (1.0, asking, np.log2(nodes), np.log2(per_node)),
+            "linear": (1.0, asking, nodes, per_node),
+            "per rank": (1.0, asking, nodes, nodes * per_node),
+            "log + rank": (1.0, asking, np.log2(nodes), np.log2(per_node), nodes * per_node),
+        }[name]
+    )
+
+
+def fit(name: str, rows: Sequence[Row], quantity: str) -> Law:
+    """Weighted so that relative differences count, as small sizes matter as large ones."""
+    values = np.array([getattr(row, quantity) for row in rows])
+    matrix = np.array([terms(name, row.nodes, row.per_node) for row in rows])
+    scaled = np.linalg.lstsq(matrix / values[:, None], np.ones(len(rows)), rcond=None)[0]
+    misfit = float(np.sqrt(np.mean((matrix @ scaled / values - 1) ** 2)))
+    return Law(name, tuple(scaled.tolist()), misfit)
+
+
+def laws(rows: Sequence[Row]) -> dict[str, list[Law]]:
+    """The laws tried for each quantity, best first.
+
+    Bytes of times and counts grow with the ranks whatever the way they take: a law without
+    them is not tried, since at the sizes here other bytes hide them.
+    """
+    tried = {"messages": ("log", "linear", "per rank"), "frames": ("log", "linear", "per rank")}
+    return {
+        quantity: sorted(
+            (fit(name, rows, quantity) for name in tried.get(quantity, ("log + rank", "per rank"))),
+            key=lambda law: law.misfit,
+        )
+        for quantity in QUANTITIES
+    }
 
 
 class Counted(Mpirun):

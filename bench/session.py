@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,18 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-sys.path.append(str(Path(__file__).parent))  # also under -P
-
-from session_runner import runner_in
-
+from fsmatrix.backends.access import PathAccess
+from fsmatrix.backends.local.directory import Directory
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import Case, Geometry, window
-from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.cases.resolve import Engines
 from fsmatrix.suite.launchers.mpirun import Mpirun
-from fsmatrix.suite.run.assemble import RunSpec
+from fsmatrix.suite.run import environment
+from fsmatrix.suite.run.assemble import RunSpec, Settings
+from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
-from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.run.runner import Runner
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.programs import StopFlag
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 
@@ -39,6 +40,33 @@ MIB = 1 << 20
 SECONDS = 60.0  # bound of a run
 WAIT_SECONDS = 10.0
 WAITING_RANKS = 16
+
+
+def runner_in(
+    session: Session,
+    folder: Path,
+    data: Path,
+    seconds: float,
+    quiet: Callable[[], None] = lambda: None,
+) -> Runner:
+    """Its runs write in `data`, for at most `seconds` each; `quiet` as Runner's."""
+    access = PathAccess(
+        backend="directory",
+        target="here",
+        path=str(data),
+        details={"tree": str(folder), "tag": "bench", "host": ""},
+    )
+    context = SessionContext(
+        session=session,
+        access=access,
+        journal=folder / "journal",
+        settings=Settings(seconds, 5.0, out=folder),
+        session_id="bench",
+        environment=environment.of_session(session, {}),
+        driver=Directory.driver,
+        in_memory=False,
+    )
+    return Runner(context, quiet, lambda: 0)
 
 
 def launcher() -> Mpirun:

@@ -28,9 +28,8 @@ sys.path.append(str(Path(__file__).parent))  # also under -P
 
 from analysis_data import PATTERNS, one_row, phase_of
 
-from fsmatrix.results.files.campaign.campaignfile import Entry
-from fsmatrix.results.files.campaign.merge import writing
-from fsmatrix.results.files.hdf5.schema import to_json
+from fsmatrix.results.files.campaignfile import Entry, writing
+from fsmatrix.results.files.schema import to_json
 from fsmatrix.results.record import Case, Geometry
 
 CHUNKS = (4096, 65536, 1 << 20)

@@ -37,7 +37,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fsmatrix.backends.local.mounts import mounting
+from fsmatrix.backends.local import own_mounts
 from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import driver_refusal, open_player
@@ -273,7 +273,7 @@ def main() -> int:
         parser.error(f"--rounds {FEWEST} or more, --depth 1 to 1024, --seconds above 0")
     refused = driver_refusal("uring", asked.depth) or tools.missing("fio")
     if not asked.here:
-        refused = refused or mounting.root_refusal() or tools.missing("mkfs.xfs")
+        refused = refused or own_mounts.root_refusal() or tools.missing("mkfs.xfs")
     if refused:
         parser.error(refused)
     cpu = max(os.sched_getaffinity(0))

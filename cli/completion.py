@@ -256,7 +256,7 @@ def _of_yaml(given: str) -> Factors:
 def _of_plan(store: Path) -> Factors:
     """Of a results directory that was not merged yet: what its plan says."""
     from fsmatrix.results.files import safefile
-    from fsmatrix.results.files.hdf5.schema import from_json
+    from fsmatrix.results.files.schema import from_json
     from fsmatrix.results.files.store import CAMPAIGN
 
     plan = from_json(safefile.read_text(store / CAMPAIGN, LARGEST))
@@ -272,7 +272,7 @@ def _of_plan(store: Path) -> Factors:
 def _of_file(path: Path, follow: bool) -> Factors:
     import numpy as np
 
-    from fsmatrix.results.files.campaign import campaignread
+    from fsmatrix.results.files import campaignread
 
     if path.stat().st_size > LARGEST:
         return {}

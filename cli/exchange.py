@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.progress import console, echo
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import plural
 from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
@@ -203,7 +203,7 @@ def _bars(disabled: bool) -> Iterator[Callable[[str, int, int], None]]:
 
 def _default(store: Store, anonymise: bool) -> str:
     """The campaign's name; without a campaign `results`."""
-    from fsmatrix.results.files.hdf5.schema import from_json
+    from fsmatrix.results.files.schema import from_json
 
     try:
         name = Path(str(from_json(store.campaign()[0])["campaign"])).name or "results"

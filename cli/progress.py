@@ -26,7 +26,7 @@ from rich.segment import Segment
 from rich.table import Column
 
 from fsmatrix.analysis.steps import LOGGER
-from fsmatrix.results.evidence.values import inside
+from fsmatrix.results.evidence.stored import inside
 from fsmatrix.results.units import format_duration, printable
 
 if TYPE_CHECKING:  # a plan, its test beds and numpy come with them

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.questions import analyse
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.results.units import plural
 from fsmatrix.suite.campaign.yamlio import Origin, refuse
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fsmatrix.analysis.data.summary import Summary
     from fsmatrix.analysis.lessons.standings import Standings
     from fsmatrix.analysis.questions.findings import FindingGroup, Findings
-    from fsmatrix.results.files.campaign.campaignfile import Entry
+    from fsmatrix.results.files.campaignfile import Entry
     from fsmatrix.results.record import Finding, RunRecord
 
 # One run of a results directory: how its programs were started, and what they printed.
@@ -70,7 +70,7 @@ def logs(
 
     Example: fsmatrix logs out 0123456789abcdef-r0000-a1 -o fio.json
     """
-    from fsmatrix.results.files.atomic_write import write_whole
+    from fsmatrix.results.files.safefile import write_whole
 
     if out is not None and not out.parent.is_dir():
         raise refuse(Origin(f"--out {out}"), "", f"no directory {out.parent}")
@@ -104,7 +104,7 @@ class OneRun:
 
 def read(results: Path, wanted: str) -> OneRun:
     """The run of that id, or the only one whose id begins so."""
-    from fsmatrix.results.files.campaign.campaignread import reading, run_of
+    from fsmatrix.results.files.campaignread import reading, run_of
     from fsmatrix.results.files.store import Store
 
     if results.is_file():

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fsmatrix.cli import common, progress
-from fsmatrix.results.evidence.values import JsonObject, inside, objects, text, texts
+from fsmatrix.results.evidence.stored import JsonObject, inside, objects, text, texts
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

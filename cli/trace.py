@@ -17,7 +17,7 @@ import typer
 from fsmatrix.cli import common, progress
 from fsmatrix.cli.progress import echo, waiting
 from fsmatrix.cli.questions import analyse
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 Command = Annotated[list[str], typer.Argument(help="The command and its arguments, after --.")]
@@ -54,12 +54,12 @@ def capture(
 
     Example: fsmatrix trace capture -o git.h5 --root . -- git clone /srv/repository copy
     """
-    from fsmatrix.traces.capture import program
+    from fsmatrix.traces.capture import strace
 
     check_place(out)
     if not os.access(out.absolute().parent, os.W_OK):
         raise refuse(Origin(f"-o {out}"), "", "lies in a directory that is read-only")
-    status = program.capture(command, checked(roots), out, to_stderr=as_json)
+    status = strace.capture(command, checked(roots), out, to_stderr=as_json)
     facts = summary(out)
     if as_json:
         common.print_json({"status": status, **vars(facts)})
@@ -80,11 +80,11 @@ def rank(
 
     Example: mpirun -n 4 fsmatrix trace rank -o texts -- ./program
     """
-    from fsmatrix.traces.capture import program
+    from fsmatrix.traces.capture import strace
 
     if not out.is_dir():
         raise refuse(Origin(f"-o {out}"), "", f"{out} is not a directory: make it before")
-    raise typer.Exit(program.run_rank(command, checked(roots), out))
+    raise typer.Exit(strace.run_rank(command, checked(roots), out))
 
 
 def check_place(out: Path) -> None:
@@ -93,7 +93,7 @@ def check_place(out: Path) -> None:
     A trace is replaced by a new one; results or what somebody wrote are not, before anything runs.
     """
     from fsmatrix.results.files.safefile import ResultError
-    from fsmatrix.traces import reader
+    from fsmatrix.traces import tracefile
 
     folder = out.absolute().parent
     if not folder.is_dir():
@@ -103,7 +103,7 @@ def check_place(out: Path) -> None:
     if not out.exists():
         return
     try:
-        with reader.opened(out):
+        with tracefile.opened(out):
             pass
     except ResultError as error:
         message = "is there already and is no whole trace: remove it, or choose another name"
@@ -136,7 +136,7 @@ def summary(path: Path) -> Summary:
     import numpy as np
 
     from fsmatrix.backends.player.ops import Kind
-    from fsmatrix.traces.reader import opened
+    from fsmatrix.traces.tracefile import opened
 
     with opened(path) as trace:
         counts = np.zeros(len(Kind), dtype=np.int64)
@@ -268,7 +268,7 @@ def generate(
     Example: fsmatrix trace generate ycsb-zipfian --scale 0.01 -o ycsb.h5
     """
     from fsmatrix.traces import page_cache
-    from fsmatrix.traces.writer import copy
+    from fsmatrix.traces.tracefile import copy
 
     try:
         trace = page_cache.generate(name, scale, seed)
@@ -294,8 +294,8 @@ def info(
     """
     from fsmatrix.analysis.draw.tables import text
     from fsmatrix.analysis.traces import TraceShown
-    from fsmatrix.traces.reader import opened
     from fsmatrix.traces.statistics import survey
+    from fsmatrix.traces.tracefile import opened
 
     analyse.picture(out)
     with opened(trace) as operations, progress.bar("reading", operations.operations) as tell:
@@ -320,7 +320,7 @@ def anonymise(
 
     Example: fsmatrix trace anonymise git.h5 -o shared.h5 --keep-extensions
     """
-    from fsmatrix.traces.writer import anonymise as rewrite
+    from fsmatrix.traces.tracefile import anonymise as rewrite
 
     check_place(out)
     rewrite(source, out, extensions)

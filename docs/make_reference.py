@@ -19,9 +19,9 @@ from pydantic.fields import FieldInfo
 from fsmatrix.backends.base import BACKENDS
 from fsmatrix.backends.ceph.options import LevelOptions, PreparedPool
 from fsmatrix.backends.daos.levels import DaosLevelOptions, DaosPreparedPool
+from fsmatrix.backends.local.cleaner import CleanerOptions
 from fsmatrix.backends.local.devices.bare_device import EmulatedDevice
 from fsmatrix.backends.local.devices.emulated import EmulatedOptions, Rates
-from fsmatrix.backends.local.mounts.cleaner import CleanerOptions
 from fsmatrix.backends.testbed.ceph_options import CephTestbedOptions
 from fsmatrix.backends.testbed.daos_bringup import DaosTestbedOptions
 from fsmatrix.results import units

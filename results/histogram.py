@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.results.evidence.values import Json, JsonObject, number
+from fsmatrix.results.evidence.stored import Json, JsonObject, number
 
 BITS = 6
 PER_GROUP = 1 << BITS

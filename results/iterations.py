@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.results.evidence.values import Json, JsonObject, inside
+from fsmatrix.results.evidence.stored import Json, JsonObject, inside
 
 Column = npt.NDArray[Any]  # [iteration]
 Columns = Mapping[str, Column]

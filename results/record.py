@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.results.evidence.evidence import Evidence, Rank
-from fsmatrix.results.evidence.values import Json, JsonObject, Level
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level
 
 # Cases and their ids: one combination of levels, hashed from its canonical JSON.
 #

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.process import NO_JOB, CurrentJob
 from fsmatrix.results.registry import BrokenEntry, Registry, UnknownName
 from fsmatrix.suite.launchers.base import Allocation

@@ -27,11 +27,10 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fsmatrix.results.audits.base import Tally
 from fsmatrix.results.evidence.stored import StoredError, read
-from fsmatrix.results.files import safefile, trust
-from fsmatrix.results.files.atomic_write import write_whole
-from fsmatrix.results.files.hdf5.schema import from_json
-from fsmatrix.results.files.run.runfile import read_outline
-from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.files import safefile
+from fsmatrix.results.files.runfile import read_outline
+from fsmatrix.results.files.safefile import ResultError, write_whole
+from fsmatrix.results.files.schema import from_json
 from fsmatrix.results.files.store import CAMPAIGN, MARKER, NAME, RUNS, Store, StoreError
 from fsmatrix.slurm.scheduler import JobState, Scheduler, SchedulerError
 from fsmatrix.suite.plan import order
@@ -205,7 +204,7 @@ def log(out: Path, key: str, job: str) -> Path:
 @contextmanager
 def submit_lock(out: Path) -> Iterator[None]:
     """One `submit` at a time; StoreError if another is at work, NotTrusted if not ours."""
-    trust.make_folder(folder(out))
+    safefile.make_folder(folder(out))
     try:
         with filelock.FileLock(folder(out) / ".lock", timeout=0):
             yield
@@ -266,7 +265,7 @@ def note(out: Path, key: str, job: str) -> None:
     """Write down that a job was taken; on the disk on return."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(folder(out) / JOBS, flags, trust.FILE_MODE)
+    descriptor = os.open(folder(out) / JOBS, flags, safefile.FILE_MODE)
     with os.fdopen(descriptor, "a", encoding="utf-8") as file:
         file.write(json.dumps({"key": key, "job": job, "at": at}) + "\n")
         file.flush()

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.files.atomic_write import write_whole
-from fsmatrix.results.files.run.runfile import read_duration
-from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.evidence.stored import Json
+from fsmatrix.results.files.runfile import read_duration
+from fsmatrix.results.files.safefile import ResultError, write_whole
 from fsmatrix.results.files.store import Store, StoreError, counts_as_done
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.results.units import format_duration

@@ -47,7 +47,7 @@ from fsmatrix.backends.testbed import daemons
 from fsmatrix.backends.testbed.base import LEFT, BaseTestbed, end_daemons, lacking, left_alone
 from fsmatrix.backends.testbed.daemons import Daemon, Launch
 from fsmatrix.backends.testbed.home import Home, Kind, Steps
-from fsmatrix.results.evidence.values import Json, JsonObject, text
+from fsmatrix.results.evidence.stored import Json, JsonObject, text
 from fsmatrix.results.process import environment
 
 # What a Slurm test bed may look like, and its slurm.conf.

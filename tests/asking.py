@@ -18,8 +18,7 @@ from pathlib import Path
 
 from fsmatrix.backends.base import BACKENDS
 from fsmatrix.backends.errors import ToolError
-from fsmatrix.backends.local import images
-from fsmatrix.backends.local.mounts import mounting
+from fsmatrix.backends.local import images, own_mounts
 from fsmatrix.backends.player import player
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import ceph_testbed as ceph
@@ -27,7 +26,7 @@ from fsmatrix.slurm import testbed as slurm
 from fsmatrix.suite.engines.base import EngineError
 from fsmatrix.suite.launchers import mpirun
 from fsmatrix.suite.registry import ENGINES, LAUNCHERS
-from fsmatrix.traces.capture import program
+from fsmatrix.traces.capture import strace as program
 
 OPEN_MPI_4 = Path("/usr/bin/mpirun.openmpi")
 COMPILER = tools.install("cc")
@@ -35,7 +34,7 @@ COMPILER = tools.install("cc")
 
 def loops() -> str:
     """Attaching images to loop devices, and mounting these."""
-    return mounting.root_refusal() or images.loop_refusal()
+    return own_mounts.root_refusal() or images.loop_refusal()
 
 
 def others() -> str:
@@ -45,7 +44,7 @@ def others() -> str:
 
 def own_folders() -> str:
     """Another user in pytest's folders, as the one of a database, where root may bind them."""
-    return mounting.root_refusal() if os.geteuid() == 0 else ""
+    return own_mounts.root_refusal() if os.geteuid() == 0 else ""
 
 
 def c_player() -> str:
@@ -103,7 +102,7 @@ def strace() -> str:
 
 
 QUESTIONS: Mapping[str, Callable[[], str]] = {
-    "mounts": mounting.root_refusal,
+    "mounts": own_mounts.root_refusal,
     "loops": loops,
     "others": others,
     "own folders": own_folders,

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fsmatrix.backends.player import ops
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.files.safefile import ResultError
 
 # The table of files of a trace.

@@ -38,7 +38,7 @@ from fsmatrix.analysis.stats.testing import tests
 from fsmatrix.analysis.stats.testing.tests import Correction
 from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import METRICS, OWN, brief, labelled
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.stats.testing.tests import Correction
 from fsmatrix.analysis.stats.testing.verdict import Verdict
 from fsmatrix.analysis.units import Metric, Unit, brief, labelled, level_text
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -28,7 +28,7 @@ from fsmatrix.analysis.stats.estimates.medians import Floats, per_attachment
 from fsmatrix.analysis.stats.estimates.runs import Runs, independent, runs
 from fsmatrix.analysis.stats.testing.effects import Effects, effects
 from fsmatrix.analysis.units import Level, described, labelled, level_text
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject
 
 GUARDED = {"engine": "--across-engines", "cache": "--across-cache"}
 STATED = ("device_state",)  # not of the work, but never compared silently

@@ -19,7 +19,7 @@ from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.stats.testing import signflips, tests
 from fsmatrix.analysis.stats.words import IMPORTED
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject
 from fsmatrix.results.files.store import MARKER
 from fsmatrix.results.units import plural
 

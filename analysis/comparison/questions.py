@@ -29,7 +29,7 @@ from fsmatrix.analysis.stats.testing.signflips import MaxTResult
 from fsmatrix.analysis.stats.testing.tests import Correction, correct
 from fsmatrix.analysis.stats.testing.verdict import CERTAINTY, Kind, Verdict, judge, verdicts
 from fsmatrix.analysis.units import labelled
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 Places = Sequence[int]  # columns of the differences
 

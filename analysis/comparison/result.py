@@ -18,7 +18,7 @@ from fsmatrix.analysis.stats.testing import tests
 from fsmatrix.analysis.stats.testing.verdict import CERTAINTY, Verdict
 from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import brief, factor_title, labelled
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from fsmatrix.analysis.data.load import Rows
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_cells, per_group, split
 from fsmatrix.analysis.units import METRICS, Level, own_metric
 from fsmatrix.results import iterations
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 COUNT = iterations.OWN + "iterations"
 

@@ -15,8 +15,8 @@ import xarray as xr
 
 from fsmatrix.analysis.data.load import Array, Rows, environments
 from fsmatrix.analysis.units import Level, factor_title, labelled, level_text
+from fsmatrix.results.evidence.stored import JsonObject, inside
 from fsmatrix.results.evidence.target import POLLED, SHARED
-from fsmatrix.results.evidence.values import JsonObject, inside
 
 # facts about a cluster that must stand in every chart where they do not vary in it
 ALWAYS = (

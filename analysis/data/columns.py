@@ -16,7 +16,7 @@ import xarray as xr
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from fsmatrix.results.files.hdf5 import schema
+from fsmatrix.results.files import schema
 
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]

@@ -26,11 +26,10 @@ from fsmatrix.analysis.data.reading import (
     read_variables,
 )
 from fsmatrix.analysis.steps import step
-from fsmatrix.results.evidence.openloop import ENOUGH
-from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.files.campaign import campaignread
-from fsmatrix.results.files.hdf5 import schema
-from fsmatrix.results.files.hdf5.hdf import HDF5_ERRORS
+from fsmatrix.results.evidence.stored import Json
+from fsmatrix.results.evidence.workloads import ENOUGH
+from fsmatrix.results.files import campaignread, schema
+from fsmatrix.results.files.hdf import HDF5_ERRORS
 from fsmatrix.results.files.safefile import ResultError
 
 # Together they are a run; imports of two texts may have the same case.

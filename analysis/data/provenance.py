@@ -12,7 +12,7 @@ import xarray as xr
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.load import Rows, campaign_json, environments
 from fsmatrix.analysis.data.summary import Summary
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject
 
 Facts = list[tuple[str, str]]
 MOST_VALUES = 4

@@ -22,12 +22,11 @@ from pydantic import BaseModel, ConfigDict
 
 import fsmatrix.results
 from fsmatrix.analysis.data.reading import read_whole
-from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.files import safefile
-from fsmatrix.results.files.campaign.campaignfile import NUMBERS, TEXTS, CampaignWriter, Entry
-from fsmatrix.results.files.campaign.rows import Row, worst
-from fsmatrix.results.files.hdf5 import hdf
-from fsmatrix.results.files.hdf5.schema import to_json
+from fsmatrix.results.evidence.stored import Json
+from fsmatrix.results.files import hdf, safefile
+from fsmatrix.results.files.campaignfile import NUMBERS, TEXTS, CampaignWriter, Entry
+from fsmatrix.results.files.rows import Row, worst
+from fsmatrix.results.files.schema import to_json
 from fsmatrix.results.record import Finding, Severity, canonical_json, digest
 
 FOLDER = Path(fsmatrix.results.__file__).parent / "published"

@@ -38,7 +38,7 @@ from fsmatrix.analysis.stats.estimates.intervals import Ratio, ratio
 from fsmatrix.analysis.stats.estimates.medians import LEVEL
 from fsmatrix.analysis.stats.estimates.runs import runs
 from fsmatrix.analysis.units import METRICS, OWN, Level, Metric, Unit, metric_of
-from fsmatrix.results.evidence.openloop import SATURATED
+from fsmatrix.results.evidence.workloads import SATURATED
 from fsmatrix.results.units import plural
 
 # Why runs gave no value: how many failed and of what, are invalid by which audit, or lack it.

@@ -20,7 +20,7 @@ from fsmatrix.analysis.data.doubts import audits_of
 from fsmatrix.analysis.data.factors import codes, groups, roles
 from fsmatrix.analysis.data.load import Array, Rows, rows, runs_of
 from fsmatrix.analysis.units import Level
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.record import SEVERITIES
 
 Excluded = Literal["reference", "invalid"]  # what no cell counts unless it is asked for

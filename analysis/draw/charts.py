@@ -24,8 +24,8 @@ from fsmatrix.analysis.draw.panels import (
     x_levels,
 )
 from fsmatrix.analysis.units import MARKS, METRICS, Metric, level_text
-from fsmatrix.results.evidence.openloop import SATURATED
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
+from fsmatrix.results.evidence.workloads import SATURATED
 
 # Okabe and Ito's palette (colour-blind safe) without black, then three of Paul Tol's
 PALETTE = (

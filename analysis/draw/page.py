@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from fsmatrix.results.files.atomic_write import replacing
+from fsmatrix.results.files.safefile import replacing
 
 TEMPLATES = Path(__file__).parent / "templates"
 

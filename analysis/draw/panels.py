@@ -18,7 +18,7 @@ from fsmatrix.analysis.data.cells import Cell
 from fsmatrix.analysis.data.cluster import Cluster
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.units import METRICS, Level, Metric, Unit, labelled, level_text, metric_of
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 # Which factor goes where in a chart or table of medians: chosen from what varies.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fsmatrix.results.files.atomic_write import replacing
+from fsmatrix.results.files.safefile import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import fsmatrix
 from fsmatrix.analysis import units
 from fsmatrix.analysis.draw.pictures import numbered
-from fsmatrix.results.files.atomic_write import replacing
+from fsmatrix.results.files.safefile import replacing
 from fsmatrix.results.units import printable
 
 if TYPE_CHECKING:

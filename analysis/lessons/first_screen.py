@@ -17,7 +17,7 @@ from fsmatrix.analysis.lessons.backend import together, winner
 from fsmatrix.analysis.lessons.standings import Pair, Standing, Standings, level_words
 from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.words import IMPORTED, Certainty, lead
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.units import plural
 
 # What to do next, with the command that does it.

@@ -22,7 +22,7 @@ from fsmatrix.analysis.questions.findings import finding_groups
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.stats.words import IMPORTED
 from fsmatrix.analysis.units import Level, factor_title
-from fsmatrix.results.files.campaign.usage import COLUMNS
+from fsmatrix.results.files.rows import USAGE_COLUMNS
 from fsmatrix.results.units import plural
 
 CACHES = ("cold", "warm", "bypass")
@@ -177,7 +177,7 @@ def _gaps(of: Study) -> list[str]:
 def _evidence(ds: xr.Dataset) -> list[str]:
     blank = [
         name
-        for name in COLUMNS
+        for name in USAGE_COLUMNS
         if name not in ds.variables or not (ds[name].values == ds[name].values).any()
     ]
     if not blank:
@@ -185,7 +185,7 @@ def _evidence(ds: xr.Dataset) -> list[str]:
     return [
         f"no counters of {', '.join(name.replace('_', ' ') for name in blank)}: what is at "
         "its limit is known in part only"
-        if len(blank) < len(COLUMNS)
+        if len(blank) < len(USAGE_COLUMNS)
         else "no counters of network, devices or CPUs: what is at its limit is not known"
     ]
 

@@ -33,7 +33,7 @@ from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
 from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import METRICS, Level, factor_title, work_kind
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from fsmatrix.analysis.units import (
     metric_of,
     own_metric,
 )
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 # Who is ahead, and how sure: of two targets in a cell, and of all targets of a cell.
 #

@@ -21,7 +21,7 @@ from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.intervals import Curve
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, SMALLEST, Floats
 from fsmatrix.analysis.units import SHORT_TITLES, Level
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,7 @@ from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.testing import effects as split_plot
 from fsmatrix.analysis.stats.testing.tests import ALPHA
 from fsmatrix.analysis.units import OWN, Level, brief
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,9 +12,8 @@ import xarray as xr
 from fsmatrix.analysis.data.load import Rows, environments, rows
 from fsmatrix.analysis.data.summary import Summary, summarise
 from fsmatrix.results.audits import fairness as judging
-from fsmatrix.results.evidence.stored import StoredError
+from fsmatrix.results.evidence.stored import Json, StoredError
 from fsmatrix.results.evidence.target import NAMES, Deployment, deployment_of
-from fsmatrix.results.evidence.values import Json
 
 if TYPE_CHECKING:
     import pandas as pd

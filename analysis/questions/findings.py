@@ -17,7 +17,7 @@ from fsmatrix.analysis.data.matrices import Axis, factor_columns
 from fsmatrix.analysis.data.summary import RANK
 from fsmatrix.analysis.result import plain as plain_data
 from fsmatrix.analysis.units import Level, described
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from fsmatrix.analysis.data.cells import OwnSummary, places_of
 from fsmatrix.analysis.data.columns import Array, Codes
 from fsmatrix.analysis.units import METRICS
 from fsmatrix.results import iterations
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 if TYPE_CHECKING:
     from rich.console import Group

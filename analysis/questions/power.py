@@ -24,7 +24,7 @@ from fsmatrix.analysis.stats.estimates import medians
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
 from fsmatrix.analysis.stats.testing import signflips
 from fsmatrix.analysis.stats.testing.tests import ALPHA
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import plural
 
 CHANCES = (0.8, 0.95)  # for which the blocks are looked for

@@ -25,8 +25,8 @@ from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
 from fsmatrix.analysis.units import METRICS, SHORT_TITLES, Level, Unit
 from fsmatrix.results.evidence.evidence import CLIENT_BOUND
-from fsmatrix.results.evidence.openloop import SATURATED
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
+from fsmatrix.results.evidence.workloads import SATURATED
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:

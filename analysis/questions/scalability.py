@@ -23,7 +23,7 @@ from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, SMALLEST, Floats, Median
 from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import Level, Metric, Unit, brief
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 if TYPE_CHECKING:
     import pandas as pd

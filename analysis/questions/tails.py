@@ -37,7 +37,7 @@ from fsmatrix.analysis.stats.testing.quantile_regression import Contrasts, Slope
 from fsmatrix.analysis.stats.words import IMPORTED, few
 from fsmatrix.analysis.units import Level, Unit, brief, text
 from fsmatrix.results import histogram
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.formats.fio.options import LATENCIES
 from fsmatrix.results.units import plural
 

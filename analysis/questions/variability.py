@@ -24,7 +24,7 @@ from fsmatrix.analysis.stats.estimates.variability import Variability
 from fsmatrix.analysis.stats.repetitions import MOST, Repetitions, for_width
 from fsmatrix.analysis.stats.words import IMPORTED
 from fsmatrix.analysis.units import OWN, Unit, brief
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 if TYPE_CHECKING:
     import pandas as pd

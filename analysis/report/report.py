@@ -45,7 +45,7 @@ from fsmatrix.analysis.studies.claims import study as claims_files
 from fsmatrix.analysis.studies.claims.study import StudyFile
 from fsmatrix.analysis.units import METRICS, OPERATION_RATES, Unit, brief, described, short_title
 from fsmatrix.results.audits.base import Tally, named
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 

@@ -32,7 +32,7 @@ from fsmatrix.analysis.report.matrix import (
 from fsmatrix.analysis.report.pivot import Entry, Pivot, PivotPart, pivots
 from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import METRICS, labelled, own_metric
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.units import plural
 
 MAIN = ("bandwidth", "iops")  # of whose values those far off are named

@@ -19,7 +19,7 @@ import scipy
 
 from fsmatrix.analysis.stats.estimates import medians
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 ALPHA = 0.05
 FEWEST = 5  # attachments: below, their spread is not known well enough to plan with

@@ -21,9 +21,8 @@ from fsmatrix.analysis.questions.curves import described
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import Level, brief
-from fsmatrix.results.evidence.lhcb import HIGH, LOW, Analysed, Selection
-from fsmatrix.results.evidence.stored import StoredError, read
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json, StoredError, read
+from fsmatrix.results.evidence.workloads import HIGH, LOW, Analysed, Selection
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median, of_runs
 from fsmatrix.results import histogram
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 if TYPE_CHECKING:
     import pandas as pd

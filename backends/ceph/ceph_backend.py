@@ -9,16 +9,15 @@ from typing import ClassVar, Self, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, SpeedEstimate
-from fsmatrix.backends.ceph import deployment, levels, mounts
+from fsmatrix.backends.ceph import ceph_state, deployment, levels, mounts
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
+from fsmatrix.backends.ceph.ceph_state import Watch
 from fsmatrix.backends.ceph.levels import Levels
 from fsmatrix.backends.ceph.options import LEVEL_FACTORS, CephOptions
-from fsmatrix.backends.ceph.state import health, network
-from fsmatrix.backends.ceph.state.health import Watch
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import PREFIX
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, Scalar, inside, text, texts
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, inside, text, texts
 
 
 class CephBackend(Backend):
@@ -125,24 +124,24 @@ class CephBackend(Backend):
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:
         """Network bytes, where they are all seen.  The pools' own counters lag by seconds."""
-        return network.counters(texts(access.details, "osd_addresses"), Login.of(access.details))
+        return ceph_state.counters(texts(access.details, "osd_addresses"), Login.of(access.details))
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
         """Wait for placement groups and, of a CephFS, the purge queue."""
         details = access.details
         filesystem = text(details, "filesystem") if "filesystem" in details else None
-        return health.settle(Login.of(details), timeout, filesystem)
+        return ceph_state.settle(Login.of(details), timeout, filesystem)
 
     @classmethod
     def health(cls, access: Access) -> list[str]:
         """What is wrong with the cluster."""
-        return health.health(Login.of(access.details))
+        return ceph_state.health(Login.of(access.details))
 
     @classmethod
     def responds(cls, access: Access) -> list[str]:
         """First an OSD that does not answer, of which the monitors do not know yet."""
-        return [*health.silent(Login.of(access.details)), *cls.health(access)]
+        return [*ceph_state.silent(Login.of(access.details)), *cls.health(access)]
 
     @classmethod
     def health_watch(cls, access: Access) -> Watch | None:

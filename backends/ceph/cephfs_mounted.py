@@ -25,10 +25,11 @@ from fsmatrix.backends.base import (
     Settled,
     Space,
 )
-from fsmatrix.backends.ceph import deployment, trees
+from fsmatrix.backends.ceph import ceph_state, deployment, facts, trees
 from fsmatrix.backends.ceph.bindings import capi, cephfs
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
 from fsmatrix.backends.ceph.ceph_backend import CephBackend, pool_space
+from fsmatrix.backends.ceph.ceph_state import Watch
 from fsmatrix.backends.ceph.mounts import (
     FUSE,
     FUSE_PROGRAM,
@@ -49,22 +50,19 @@ from fsmatrix.backends.ceph.options import (
     KernelOptions,
     MountedOptions,
 )
-from fsmatrix.backends.ceph.state import caches, facts
-from fsmatrix.backends.ceph.state.health import Watch
 from fsmatrix.backends.ceph.trees import Tree
 from fsmatrix.backends.errors import BackendError, ToolError, value_or_error
 from fsmatrix.backends.journal import journal
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import provenance
+from fsmatrix.backends.local import own_mounts, provenance
 from fsmatrix.backends.local.directory import place_refusal
-from fsmatrix.backends.local.mounts import client_mount, mounting
-from fsmatrix.backends.local.mounts.client_mount import ClientMount, require_marker
+from fsmatrix.backends.local.own_mounts import ClientMount, require_marker
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount, mount_of, mounted_at, mounts
 from fsmatrix.backends.system.trusted import shared_refusal
+from fsmatrix.results.evidence.stored import Json, JsonObject, inside, mapping, text
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, inside, mapping, text
 
 # What the backends on CephFS share: they work in a directory of the suite's own (see own).
 
@@ -143,7 +141,7 @@ def require_seen(tree: Tree, host: str) -> None:
 #
 # Cold: mounted by the suite, it is unmounted and mounted again, and nothing of data or metadata is
 # left in the client; otherwise the kernel's pages are dropped, and what ceph-fuse keeps is unknown
-# unless its object cache is off.  OSDs and MDSs: see caches.
+# unless its object cache is off.  OSDs and MDSs: see ceph_state.py.
 
 
 FILE_SYSTEM = "file system"
@@ -248,7 +246,7 @@ class Attached(ClientMount, CephfsBackend):
         if not details["fsid"]:
             return {"server_caches": "unknown"}
         drop = bool(details["drop_server_caches"])
-        return caches.server_caches(Login.of(details), drop, text(details, "filesystem"))
+        return ceph_state.server_caches(Login.of(details), drop, text(details, "filesystem"))
 
     @classmethod
     def counters(cls, access: Access) -> dict[str, float]:
@@ -262,7 +260,7 @@ class Attached(ClientMount, CephfsBackend):
         """The client of the mount, if it is a process, and what `CephBackend` knows."""
         pids = super().workers(access)
         argv = cls.client_of(cls.argv(access.details)) if "point" in access.details else ()
-        return pids + (client_mount.client_processes(argv) if argv else [])
+        return pids + (own_mounts.client_processes(argv) if argv else [])
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
@@ -279,7 +277,7 @@ class Attached(ClientMount, CephfsBackend):
         """The mount has died, hangs or is read-only; what is wrong with the cluster."""
         details = access.details
         path = Path(text(details, "tree") if "tree" in details else text(details, "point"))
-        ailments = [client_mount.mount_trouble(path)]
+        ailments = [own_mounts.mount_trouble(path)]
         if "point" in details and mounted_at(path) is None:
             ailments = [f"nothing is mounted at {path}"]
         elif not ailments[0] and mount_of(path).read_only:
@@ -361,7 +359,7 @@ class CephfsMounted(Attached):
     def _mounted(self, context: ProvisionContext, shared: JsonObject) -> PathAccess:
         context.state.mkdir(parents=True, exist_ok=True)
         own_tree = trees.make(self._chosen, context)
-        point = mounting.new_point(context.state, context.journal)
+        point = own_mounts.new_point(context.state, context.journal)
         details = {
             **shared,
             **own_tree.facts,
@@ -400,7 +398,7 @@ class CephfsMounted(Attached):
             )
             return
         self.unmount(access, context.journal)
-        mounting.remove_point(Path(text(access.details, "point")), context.journal)
+        own_mounts.remove_point(Path(text(access.details, "point")), context.journal)
         trees.release(Tree.of(access.details), context)
 
     def describe(self, access: Access) -> dict[str, Json]:
@@ -445,7 +443,7 @@ class CephfsFuse(CephfsMounted):
     def mount_refusal(cls) -> str:
         """No root, no ceph-fuse, or no /dev/fuse."""
         program = tools.missing(FUSE_PROGRAM)
-        reasons = (mounting.root_refusal(), program, client_mount.device_refusal())
+        reasons = (own_mounts.root_refusal(), program, own_mounts.device_refusal())
         return "; ".join(reason for reason in reasons if reason)
 
     @classmethod
@@ -496,8 +494,8 @@ class CephfsKernel(CephfsMounted):
     def mount_refusal(cls) -> str:
         """No root, no ceph in the kernel, or no mount.ceph."""
         reasons = (
-            mounting.root_refusal(),
-            mounting.kernel_refusal(KERNEL),
+            own_mounts.root_refusal(),
+            own_mounts.kernel_refusal(KERNEL),
             tools.missing(KERNEL_PROGRAM),
         )
         return "; ".join(reason for reason in reasons if reason)

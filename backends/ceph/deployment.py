@@ -10,17 +10,7 @@ from collections.abc import Mapping
 
 from fsmatrix.backends.ceph.levelstate import Redundancy, parse_redundancy
 from fsmatrix.backends.system.mounts import option_values
-from fsmatrix.results.evidence.target import (
-    DURABLE,
-    NONE,
-    RDMA,
-    SERVER,
-    SHARED,
-    TCP,
-    WRITE_BACK,
-    Deployment,
-)
-from fsmatrix.results.evidence.values import (
+from fsmatrix.results.evidence.stored import (
     JsonObject,
     inside,
     mapping,
@@ -30,6 +20,16 @@ from fsmatrix.results.evidence.values import (
     texts,
     whole,
     wholes,
+)
+from fsmatrix.results.evidence.target import (
+    DURABLE,
+    NONE,
+    RDMA,
+    SERVER,
+    SHARED,
+    TCP,
+    WRITE_BACK,
+    Deployment,
 )
 
 PAGES = "page cache"

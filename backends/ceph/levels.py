@@ -12,9 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fsmatrix.backends.base import ProvisionContext, choose_hosts
-from fsmatrix.backends.ceph import levelstate
+from fsmatrix.backends.ceph import facts, levelstate
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
+from fsmatrix.backends.ceph.ceph_state import settle
 from fsmatrix.backends.ceph.levelstate import (
     Host,
     Level,
@@ -23,12 +24,9 @@ from fsmatrix.backends.ceph.levelstate import (
     placement_refusal,
 )
 from fsmatrix.backends.ceph.options import LevelOptions
-from fsmatrix.backends.ceph.state import facts
-from fsmatrix.backends.ceph.state.health import settle
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.results.evidence.stored import read
-from fsmatrix.results.evidence.values import Json, JsonObject, positive
-from fsmatrix.results.evidence.values import Level as Wanted
+from fsmatrix.results.evidence.stored import Json, JsonObject, positive, read
+from fsmatrix.results.evidence.stored import Level as Wanted
 
 ENTRY = "ceph-level"  # kind of journal entry
 PURGE_SECONDS = 30.0

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
-from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system.workfolder import work_folder
-from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.evidence.values import JsonObject, objects, whole, wholes
+from fsmatrix.results.evidence.stored import JsonObject, Stored, objects, whole, wholes
 
 # A level of the cluster factors in CRUSH: a root of its own over hosts that stay where they are.
 #

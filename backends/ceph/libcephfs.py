@@ -21,7 +21,7 @@ from pydantic import Field
 
 from fsmatrix.backends.access import Access, CephfsAccess, expect
 from fsmatrix.backends.base import Availability, CacheMethod, Evidence, ProvisionContext
-from fsmatrix.backends.ceph import deployment, trees
+from fsmatrix.backends.ceph import ceph_state, deployment, trees
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.librados import NO_WAIT, root_text
 from fsmatrix.backends.ceph.cephfs_mounted import (
@@ -32,12 +32,11 @@ from fsmatrix.backends.ceph.cephfs_mounted import (
     require_seen,
 )
 from fsmatrix.backends.ceph.options import LibcephfsOptions
-from fsmatrix.backends.ceph.state import caches
 from fsmatrix.backends.ceph.trees import Tree
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import DATA, Journal
+from fsmatrix.results.evidence.stored import Json, inside
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, inside
 
 NONBLOCKING = "ceph_ll_nonblocking_readv_writev"
 
@@ -156,7 +155,7 @@ class Libcephfs(CephfsBackend):
                 f"a client of libcephfs keeps nothing beyond its step: no cache state {state!r}"
             )
         why = "ends with each step's connections"
-        return caches.client_keeps_nothing(access.details, state, why)
+        return ceph_state.client_keeps_nothing(access.details, state, why)
 
 
 def depth_by(options: DriverOptions) -> str:

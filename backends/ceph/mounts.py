@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.librados import NO_WAIT, TIMEOUT, Login
-from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.local.mounts import client_mount
+from fsmatrix.backends.local import own_mounts
 from fsmatrix.backends.system import mounts, tools
 from fsmatrix.results.evidence.stored import Stored
 
@@ -109,7 +109,7 @@ def servers(conf: str) -> list[int]:
 
 def start_fuse(argv: Sequence[str], point: Path) -> int:
     """Start ceph-fuse and wait until it is mounted; returns its pid.  As start_client."""
-    return client_mount.start_client(
+    return own_mounts.start_client(
         argv, point, lambda pid: _serves(pid, point), MOUNT_DEADLINE, _complaint
     )
 
@@ -121,7 +121,7 @@ def _serves(pid: int, point: Path) -> bool:
     meanwhile, it tries again for five seconds before it ends.
     """
     mount = mounts.mounted_at(point)
-    if mount is None or mount.fstype != FUSE or client_mount.mount_trouble(point):
+    if mount is None or mount.fstype != FUSE or own_mounts.mount_trouble(point):
         return False
     tasks = Path(f"/proc/{pid}/task").glob("*/comm")
     with contextlib.suppress(OSError):  # a thread that ended meanwhile

@@ -12,8 +12,8 @@ from fsmatrix.backends.allowed import NUMBER, SIZE, one_of, plain
 from fsmatrix.backends.base import BackendOptions
 from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.ceph.levelstate import Redundancy, parse_redundancy
-from fsmatrix.backends.local.mounts.mounting import check_mount_options, mount_keys
-from fsmatrix.results.evidence.values import Level
+from fsmatrix.backends.local.own_mounts import check_mount_options, mount_keys
+from fsmatrix.results.evidence.stored import Level
 from fsmatrix.results.units import PositiveSize
 
 LEVEL_FACTORS = frozenset({"storage_nodes", "interface"})

@@ -26,17 +26,17 @@ from typing import ClassVar, cast
 from fsmatrix.backends.access import Access, RadosAccess, expect
 from fsmatrix.backends.base import Availability, CacheMethod, Evidence, ProvisionContext
 from fsmatrix.backends.base import Space as FreeSpace
+from fsmatrix.backends.ceph import ceph_state, facts
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.capi import CephError, harmless
 from fsmatrix.backends.ceph.bindings.librados import Cluster, IoCtx, Login, root_text
 from fsmatrix.backends.ceph.ceph_backend import CephBackend, pool_space
 from fsmatrix.backends.ceph.options import RadosOptions
-from fsmatrix.backends.ceph.state import caches, facts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.tree import LIMIT, MARKER, marker_of, tag_in, whose
+from fsmatrix.results.evidence.stored import Json, JsonObject, inside
 from fsmatrix.results.evidence.target import DURABLE, NONE, Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, inside
 
 RUN_RECORD = "run."
 PROGRAMS_RECORD = b"programs"
@@ -311,7 +311,7 @@ class Rados(CephBackend):
         del files, method
         if state not in cls.cache_states:
             raise BackendError(f"librados has no cache in the client: no cache state {state!r}")
-        return caches.client_keeps_nothing(access.details, state, "none")
+        return ceph_state.client_keeps_nothing(access.details, state, "none")
 
 
 def pool_refusal(cluster: Cluster, name: str) -> str:

@@ -14,13 +14,12 @@ from fsmatrix.backends.journal.proof import (
     OwnershipScope,
     Stage,
     carries,
+    not_unmounted,
     of_server_thing,
 )
-from fsmatrix.backends.journal.rollback import not_unmounted
-from fsmatrix.backends.local.mounts import client_mount
+from fsmatrix.backends.local import own_mounts
 from fsmatrix.backends.system import mounts
-from fsmatrix.results.evidence.stored import StoredError, read
-from fsmatrix.results.evidence.values import texts
+from fsmatrix.results.evidence.stored import StoredError, read, texts
 
 
 def _mounted(facts: Facts) -> tuple[Mounted, tuple[str, ...]]:
@@ -38,7 +37,7 @@ def of_cephfs_mount(facts: Facts, ground: OwnershipScope) -> None:
     path = Path(own.path)
     if not ground.holds(path) or not POINT.fullmatch(path.name):
         raise NotProvenOurs(f"{path} is no mount point of this results directory: not unmounted")
-    for pid in client_mount.client_processes(argv):
+    for pid in own_mounts.client_processes(argv):
         if not carries(pid, ground.identity.store):
             raise NotProvenOurs(f"process {pid} is not of this results directory: not ended")
 
@@ -52,10 +51,10 @@ def undo_cephfs_mount(facts: Facts, same_boot: bool) -> str:
     mount = mounts.mounted_at(path)
     if mount is not None and not is_ours(mount, own):
         raise NotProvenOurs(f"{path}: {mount.source} is mounted there, not our CephFS")
-    if mount is None and not client_mount.client_processes(client):
+    if mount is None and not own_mounts.client_processes(client):
         return ""
     try:
-        in_order = client_mount.detach_mount(path, client)
+        in_order = own_mounts.detach_mount(path, client)
     except OSError as error:
         raise not_unmounted(str(path), error) from error
     if not in_order:

@@ -22,16 +22,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import TIMEOUT, Cluster, Login
 from fsmatrix.backends.ceph.mounts import evict
 from fsmatrix.backends.ceph.options import CephfsOptions, ClientOptions
-from fsmatrix.backends.ceph.state import facts
 from fsmatrix.backends.ceph.treetool import Request
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import PREFIX
-from fsmatrix.results.evidence.stored import read
-from fsmatrix.results.evidence.values import Json, JsonObject, whole
+from fsmatrix.results.evidence.stored import Json, JsonObject, read, whole
 
 QUIET = TIMEOUT + 1.5  # seconds without an answer until the child is killed
 REMOVAL = 60.0  # seconds without a removed file: a large one, or a busy MDS

@@ -24,8 +24,7 @@ from fsmatrix.backends.ceph.bindings.cephfs import Cephfs
 from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.journal.tree import LIMIT, MARKER, marker_of, tag_in, whose
 from fsmatrix.backends.system.libc import libc
-from fsmatrix.results.evidence.stored import Stored, read
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json, Stored, read
 
 DATA = "data"
 LAYOUT = "ceph.dir.layout"

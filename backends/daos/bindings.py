@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system.libc import libc
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject
 
 # A small binding of libdfs.so: a container mounted, directories made and removed.  Blocking.
 #

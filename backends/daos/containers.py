@@ -19,7 +19,7 @@ from fsmatrix.backends.daos import tools
 from fsmatrix.backends.daos.bindings import Folders
 from fsmatrix.backends.daos.tools import Client, Container
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 
 ENTRY = "daos-container"  # kind of journal entry
 POSIX = "POSIX"  # layout of a container that holds files

@@ -19,9 +19,8 @@ from fsmatrix.backends.base import (
     Settled,
     Space,
 )
-from fsmatrix.backends.daos import containers, deployment, libraries, tools
+from fsmatrix.backends.daos import containers, daos_state, libraries, tools
 from fsmatrix.backends.daos import levels as pools
-from fsmatrix.backends.daos import state as daos_state
 from fsmatrix.backends.daos import tools as daos_tools
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import Levels, Shape
@@ -29,8 +28,8 @@ from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import PREFIX
 from fsmatrix.backends.local import provenance
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, Scalar, inside, text, texts
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, inside, text, texts
 
 # Cache states of libdaos and libdfs, which keep no data in the client: each read goes to the
 # servers.  So both hold without doing anything, and `warm` does not exist.  The servers' caches are
@@ -211,7 +210,7 @@ class DaosBackend(Backend):
         """As the tools tell; before, the level or the options."""
         options = self._chosen
         oclass = described.get("object_class") or options.file_oclass or options.oclass
-        return deployment.of_container(described, str(oclass), options.chunk_size)
+        return daos_state.of_container(described, str(oclass), options.chunk_size)
 
     def space(self, access: Access | None = None) -> Space:
         """Free bytes of the pool, which others may fill too, for data of the options' class."""
@@ -223,7 +222,7 @@ class DaosBackend(Backend):
             free = daos_state.free_space(options.client.pool_query(pool))
         except BackendError as error:
             return Space(None, None, f"unknown: {error}")
-        return deployment.for_data(free, options.file_oclass or options.oclass)
+        return daos_state.for_data(free, options.file_oclass or options.oclass)
 
     # -- node leaders ------------------------------------------------------------------
     @classmethod

@@ -16,20 +16,18 @@ from typing import cast
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import Availability, ProvisionContext, Space
-from fsmatrix.backends.daos import containers, deployment, dfuse_mount, libraries
-from fsmatrix.backends.daos import state as daos_state
+from fsmatrix.backends.daos import containers, daos_state, dfuse_mount, libraries
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.dfuse_mount import FACTORS, FOUND, DaosDfuseOptions, DfuseNode
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal import journal
-from fsmatrix.backends.local import provenance
+from fsmatrix.backends.local import own_mounts, provenance
 from fsmatrix.backends.local.directory import place_refusal
-from fsmatrix.backends.local.mounts import client_mount, mounting
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import mounts
 from fsmatrix.backends.system.trusted import shared_refusal
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, Scalar, text
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, Scalar, text
 
 
 class DaosDfuse(DfuseNode):
@@ -123,7 +121,7 @@ class DaosDfuse(DfuseNode):
         elif given := chosen.cache_attributes:
             dfuse_mount.set_on(place, given)
         context.state.mkdir(parents=True, exist_ok=True)
-        point = mounting.new_point(context.state, context.journal)
+        point = own_mounts.new_point(context.state, context.journal)
         own: dict[str, Json] = {
             "point": str(point),
             "prefix": prefix,
@@ -165,11 +163,11 @@ class DaosDfuse(DfuseNode):
         details = access.details
         if "tree" in details:
             folder = Path(text(details, "tree"))
-            if trouble := client_mount.mount_trouble(folder, servers=True):
+            if trouble := own_mounts.mount_trouble(folder, servers=True):
                 raise BackendError(f"{trouble}: {folder} was not removed")
             return journal.release_tree(folder, text(details, "tag"), context.journal)
         self.unmount(access, context.journal)
-        mounting.remove_point(Path(text(details, "point")), context.journal)
+        own_mounts.remove_point(Path(text(details, "point")), context.journal)
         place = Place.of(details)
         if not place.own:
             containers.remove_tree(
@@ -196,7 +194,7 @@ class DaosDfuse(DfuseNode):
             "caching": details["caching"],
             **libraries.interception_facts(text(details, "interception"), access.preloaded),
         }
-        if trouble := client_mount.mount_trouble(Path(path), servers=True):
+        if trouble := own_mounts.mount_trouble(Path(path), servers=True):
             described["error"] = trouble
         else:
             described = provenance.filesystem_facts(path) | described
@@ -216,14 +214,14 @@ class DaosDfuse(DfuseNode):
         if chosen.cache_attributes or described.get("cache_attributes"):
             caching = FOUND  # what they come to only dfuse knows
         kind = described.get("interception", chosen.interception)
-        return deployment.of_mount(super().deployment(described), str(caching), str(kind))
+        return daos_state.of_mount(super().deployment(described), str(caching), str(kind))
 
     def space(self, access: Access | None = None) -> Space:
         """Free bytes of the pool; of a found mount, what statfs says."""
         if not self._chosen.path:
             return super().space(access)
         path = Path(path_of(access) if access else self._chosen.path)
-        if trouble := client_mount.mount_trouble(path, servers=True):
+        if trouble := own_mounts.mount_trouble(path, servers=True):
             return Space(None, None, f"unknown: {trouble}")
         return provenance.space(path)
 
@@ -245,7 +243,7 @@ def _found_refusal(path: Path) -> str:
     if mount is None or not dfuse_mount.is_dfuse(mount):
         # a link may lead to one: what is no DFUSE answers
         return place_refusal(path) or f"{path} is {mount.fstype if mount else 'nothing'}, not DFUSE"
-    trouble = client_mount.mount_trouble(path, servers=True)
+    trouble = own_mounts.mount_trouble(path, servers=True)
     if trouble:
         return trouble
     reason = place_refusal(path) or shared_refusal(path)

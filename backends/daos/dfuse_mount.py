@@ -32,15 +32,14 @@ from fsmatrix.backends.daos.daos_backend import DaosBackend, require_seen
 from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import DATA, Journal
-from fsmatrix.backends.local import provenance
-from fsmatrix.backends.local.mounts import client_mount, mounting
-from fsmatrix.backends.local.mounts.client_mount import ClientMount, require_marker
+from fsmatrix.backends.local import own_mounts, provenance
+from fsmatrix.backends.local.own_mounts import ClientMount, require_marker
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount, mounted_at, mounts
 from fsmatrix.backends.system.workfolder import remove_tree
 from fsmatrix.results.evidence.evidence import Interception
-from fsmatrix.results.evidence.values import JsonObject, mapping, text, texts
+from fsmatrix.results.evidence.stored import JsonObject, mapping, text, texts
 
 # Attributes of a container that say how dfuse caches: set on an own one, read of any.
 PREFIX = "dfuse-"  # of those that dfuse reads
@@ -187,14 +186,12 @@ def refusal() -> str:
     """Why this kernel cannot mount by dfuse (empty: it can)."""
     program = "" if tools.find(PROGRAM) else tools.refusal(PROGRAM) or MISSING
     if os.geteuid() == 0:
-        right = mounting.root_refusal()
+        right = own_mounts.root_refusal()
     else:
         right = (
-            ""
-            if tools.find(client_mount.UNMOUNTER)
-            else f"no {client_mount.UNMOUNTER}: install fuse3"
+            "" if tools.find(own_mounts.UNMOUNTER) else f"no {own_mounts.UNMOUNTER}: install fuse3"
         )
-    return "; ".join(reason for reason in (program, right, client_mount.device_refusal()) if reason)
+    return "; ".join(reason for reason in (program, right, own_mounts.device_refusal()) if reason)
 
 
 def version() -> str:
@@ -222,11 +219,11 @@ def start(words: Sequence[str], point: Path) -> int:
     def answers(_pid: int) -> bool:
         if not _mounted(point):
             return False
-        looks.append(client_mount.mount_trouble(point, servers=True))
+        looks.append(own_mounts.mount_trouble(point, servers=True))
         return not looks[-1]
 
     try:
-        return client_mount.start_client(words, point, answers, MOUNT_DEADLINE, _complaint)
+        return own_mounts.start_client(words, point, answers, MOUNT_DEADLINE, _complaint)
     except ToolError as error:
         if looks:
             raise ToolError(f"{error}; it was mounted, and {looks[-1]}") from error
@@ -235,7 +232,7 @@ def start(words: Sequence[str], point: Path) -> int:
 
 def serves(point: Path) -> bool:
     """Whether DFUSE is mounted there, and its pool answers."""
-    return _mounted(point) and not client_mount.mount_trouble(point, servers=True)
+    return _mounted(point) and not own_mounts.mount_trouble(point, servers=True)
 
 
 def _mounted(point: Path) -> bool:
@@ -386,7 +383,7 @@ class DfuseNode(ClientMount, DaosBackend):
         """The dfuse of the mount, and servers that run here."""
         servers = super().workers(access)
         if "point" in access.details:
-            return servers + client_mount.client_processes(argv(access.details))
+            return servers + own_mounts.client_processes(argv(access.details))
         return servers + list(servers_of(text(access.details, "found")))
 
     @classmethod
@@ -409,13 +406,13 @@ class DfuseNode(ClientMount, DaosBackend):
         """The mount has died or hangs; what is wrong with the pool."""
         details = access.details
         if "tree" in details:
-            trouble = client_mount.mount_trouble(Path(text(details, "tree")), servers=True)
+            trouble = own_mounts.mount_trouble(Path(text(details, "tree")), servers=True)
             return [trouble] if trouble else []
         point = Path(text(details, "point"))
         if mounted_at(point) is None:
             trouble = f"nothing is mounted at {point}"
         else:
-            trouble = client_mount.mount_trouble(point, servers=True)
+            trouble = own_mounts.mount_trouble(point, servers=True)
         return [*([trouble] if trouble else []), *super().health(access)]
 
 
@@ -427,7 +424,7 @@ def _require_library(access: Access) -> None:
 
 def _require_tree(details: JsonObject) -> None:
     folder = Path(text(details, "tree"))
-    if trouble := client_mount.mount_trouble(folder, servers=True):
+    if trouble := own_mounts.mount_trouble(folder, servers=True):
         raise BackendError(f"{socket.gethostname()}: {trouble}")
     require_marker(folder, details, "container")
 

@@ -12,8 +12,8 @@ from fsmatrix.backends.base import ProvisionContext, choose_hosts
 from fsmatrix.backends.daos import tools
 from fsmatrix.backends.daos.tools import NAME, Client, Control, Member
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, positive
 from fsmatrix.results.evidence.target import Placement
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, positive
 from fsmatrix.results.units import PositiveSize
 
 # Levels of `storage_nodes` on a DAOS system that exists, each with a pool of its own.

@@ -17,7 +17,7 @@ from fsmatrix.backends.daos.levels import (
 )
 from fsmatrix.backends.daos.tools import DEADLINE, NAME, Client
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.results.evidence.values import Level, Scalar
+from fsmatrix.results.evidence.stored import Level, Scalar
 from fsmatrix.results.units import PositiveDuration, PositiveSize
 
 CHECKSUMS = ("off", "adler32", "crc16", "crc32", "crc64", "sha1", "sha256", "sha512")

@@ -13,12 +13,12 @@ from fsmatrix.backends.journal.proof import (
     OwnershipScope,
     Stage,
     carries,
+    not_unmounted,
     of_server_thing,
 )
-from fsmatrix.backends.journal.rollback import not_unmounted
-from fsmatrix.backends.local.mounts import client_mount
+from fsmatrix.backends.local import own_mounts
 from fsmatrix.backends.system import mounts
-from fsmatrix.results.evidence.values import text, texts
+from fsmatrix.results.evidence.stored import text, texts
 
 
 def undo_daos_container(facts: Facts, same_boot: bool) -> str:
@@ -49,7 +49,7 @@ def of_dfuse_mount(facts: Facts, ground: OwnershipScope) -> None:
     path = Path(str(facts["path"]))
     if not ground.holds(path) or not POINT.fullmatch(path.name):
         raise NotProvenOurs(f"{path} is no mount point of this results directory: not unmounted")
-    for pid in client_mount.client_processes(texts(facts, "argv")):
+    for pid in own_mounts.client_processes(texts(facts, "argv")):
         if not carries(pid, ground.identity.store):
             raise NotProvenOurs(f"process {pid} is not of this results directory: not ended")
 
@@ -62,10 +62,10 @@ def undo_dfuse_mount(facts: Facts, same_boot: bool) -> str:
     mount = mounts.mounted_at(path)
     if mount is not None and not dfuse_mount.is_dfuse(mount):
         raise NotProvenOurs(f"{path}: {mount.source} is mounted there, not DFUSE")
-    if mount is None and not client_mount.client_processes(argv):
+    if mount is None and not own_mounts.client_processes(argv):
         return ""
     try:
-        client_mount.detach_mount(path, argv)
+        own_mounts.detach_mount(path, argv)
     except OSError as error:
         raise not_unmounted(str(path), error) from error
     return f"unmounted {path}"

@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, TypeAdapter, 
 from fsmatrix.backends.errors import BackendError, NoAnswer, ToolError
 from fsmatrix.backends.journal.proof import PREFIX
 from fsmatrix.backends.system import tools
-from fsmatrix.results.evidence.values import Json, JsonObject, text
+from fsmatrix.results.evidence.stored import Json, JsonObject, text
 
 AGENT_FOLDER = "/var/run/daos_agent"  # unless DAOS_AGENT_DRPC_DIR says otherwise
 AGENT_PATIENCE = 5.0  # seconds for it to end a connection that was ended

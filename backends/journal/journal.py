@@ -38,8 +38,8 @@ from fsmatrix.backends.journal.proof import (
 )
 from fsmatrix.backends.system import cgroups
 from fsmatrix.backends.system.cgroups import remove
-from fsmatrix.results.evidence.values import Json, JsonObject, text, whole
-from fsmatrix.results.files import atomic_write, trust
+from fsmatrix.results.evidence.stored import Json, JsonObject, text, whole
+from fsmatrix.results.files import safefile
 from fsmatrix.results.process import Process, boot_id, start_of
 
 # Lines of a journal as they are read back: believed only in the form in which they are written.
@@ -115,10 +115,10 @@ def read(path: Path) -> Content:
     BackendError if others can have written the file.
     """
     try:
-        content = trust.read(path, LIMIT)
+        content = safefile.read_note(path, LIMIT)
     except FileNotFoundError:
         return Content([], [])
-    except trust.NotTrusted as error:
+    except safefile.NotTrusted as error:
         raise BackendError(str(error)) from error
     entries: dict[str, Entry] = {}
     faults = []
@@ -191,7 +191,7 @@ class Journal:
         """The store that it belongs to; BackendError if others could have written that."""
         if not self.path.parent.exists():
             self.path.parent.mkdir(
-                trust.FOLDER_MODE, exist_ok=True
+                safefile.FOLDER_MODE, exist_ok=True
             )  # a store that is gone stays so
         return identity(self.path.parent)
 
@@ -241,14 +241,14 @@ class Journal:
     def _append(self, line: JsonObject) -> None:
         fresh = not self.path.exists()
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self.path, flags, trust.FILE_MODE)
+        descriptor = os.open(self.path, flags, safefile.FILE_MODE)
         try:
-            if reason := trust.flaw(self.path, os.fstat(descriptor), folder=False):
+            if reason := safefile.trust_flaw(self.path, os.fstat(descriptor), folder=False):
                 raise BackendError(f"{self.path}: {reason}")
             size = os.fstat(descriptor).st_size
             torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
             text = ("\n" if torn else "") + json.dumps(line, default=str) + "\n"
-            with atomic_write.naming(self.path):
+            with safefile.naming(self.path):
                 data = text.encode()
                 while data:  # a disk that fills takes a part first, without an error
                     data = data[os.write(descriptor, data) :]

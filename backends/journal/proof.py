@@ -7,16 +7,22 @@ another place, so it is another store: nothing that the original made is its.
 
 A journal says what to look at, never what to do: each kind of thing has to show by itself, by
 where it is and what it carries, that this very store made it.
+
+Things of this machine are taken down again in the same way whatever backend made them.  Every such
+function looks first whether the thing is the very one that was recorded.  It returns what it did
+("" if nothing was left), or raises NotProvenOurs with the reason.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import re
 import secrets
+import stat
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,11 +32,11 @@ from typing import Any
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
-from fsmatrix.backends.system import mounts
+from fsmatrix.backends.system import devices, mounts
 from fsmatrix.backends.system.devices import Backing, loop_backing, loops_attached_to
 from fsmatrix.backends.system.files import place_of
-from fsmatrix.results.evidence.values import JsonObject, whole
-from fsmatrix.results.files import trust
+from fsmatrix.results.evidence.stored import JsonObject, text, whole
+from fsmatrix.results.files import safefile
 from fsmatrix.results.process import environment
 from fsmatrix.results.registry import BrokenEntry, Registry
 
@@ -39,7 +45,6 @@ VARIABLE = "FSMATRIX_STORE"  # in the environment of what a store starts
 SESSION = "FSMATRIX_SESSION"  # and of what belongs to one session of it: its name
 LIMIT = 4096
 _ID = re.compile(r"[0-9a-f]{32}")
-
 Facts = JsonObject
 PREFIX = "fsmatrix-"
 _IMAGE = re.compile(r"[0-9a-f]{16}\.img|image\.\d+")
@@ -124,11 +129,11 @@ def _as_bytes(variables: Mapping[str, str]) -> set[bytes]:
 def _read(folder: Path) -> str:
     path = folder / FILE
     try:
-        data = json.loads(trust.read(path, LIMIT))
+        data = json.loads(safefile.read_note(path, LIMIT))
         drawn = data["id"]
     except FileNotFoundError:
         return ""
-    except trust.NotTrusted as error:
+    except safefile.NotTrusted as error:
         raise BackendError(str(error)) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BackendError(f"{path}: damaged: it holds no id of a store") from error
@@ -141,7 +146,7 @@ def _make(folder: Path) -> str:
     """Draw an id; the first of several shards that do so at the same time decides."""
     drawn = secrets.token_hex(16)
     aside = folder / f".{FILE}.{os.uname().nodename}.{os.getpid()}.{drawn[:8]}"
-    trust.create(aside, json.dumps({"id": drawn, "made_by": "fsmatrix"}).encode())
+    safefile.create_note(aside, json.dumps({"id": drawn, "made_by": "fsmatrix"}).encode())
     try:
         os.link(aside, folder / FILE)
     except FileExistsError:
@@ -350,14 +355,14 @@ class Kind:
 KINDS: Registry[Any] = Registry(
     "fsmatrix.journal",
     {
-        "mount": "fsmatrix.backends.journal.rollback:MOUNT",
-        "loop": "fsmatrix.backends.journal.rollback:LOOP",
+        "mount": "fsmatrix.backends.journal.proof:MOUNT",
+        "loop": "fsmatrix.backends.journal.proof:LOOP",
         "io-limit": "fsmatrix.backends.local.devices.emulated:IO_LIMIT",
         "memory-limit": "fsmatrix.backends.journal.journal:MEMORY_LIMIT",
-        "device": "fsmatrix.backends.journal.rollback:DEVICE",
-        "image": "fsmatrix.backends.journal.rollback:IMAGE",
-        "folder": "fsmatrix.backends.journal.rollback:FOLDER",
-        "tree": "fsmatrix.backends.journal.rollback:TREE",
+        "device": "fsmatrix.backends.journal.proof:DEVICE",
+        "image": "fsmatrix.backends.journal.proof:IMAGE",
+        "folder": "fsmatrix.backends.journal.proof:FOLDER",
+        "tree": "fsmatrix.backends.journal.proof:TREE",
         "cephfs-mount": "fsmatrix.backends.ceph.rollback:CEPHFS_MOUNT",
         "cephfs-tree": "fsmatrix.backends.ceph.rollback:CEPHFS_TREE",
         "rados-space": "fsmatrix.backends.ceph.rollback:RADOS_SPACE",
@@ -385,3 +390,121 @@ def _load(name: str) -> Kind | NotProvenOurs:
     if not isinstance(kind, Kind):
         return NotProvenOurs(f"the kind {name!r} is registered as {kind!r}, which is no Kind")
     return kind
+
+
+def undo_mount(facts: Facts, same_boot: bool) -> str:
+    """Unmount `path` if `source` is mounted exactly there."""
+    path, source = str(facts["path"]), str(facts["source"])
+    mount = mounts.mounted_at(path)
+    if mount is None or not same_boot:
+        return ""
+    if mount.source != source:
+        raise NotProvenOurs(f"{path}: {mount.source} is mounted there, not {source}")
+    try:
+        mounts.unmount(path)
+    except OSError as error:
+        raise not_unmounted(path, error) from error
+    return f"unmounted {path}"
+
+
+def not_unmounted(path: str, error: OSError) -> NotProvenOurs:
+    """Why a mount stays, and which processes use it."""
+    if error.errno != errno.EBUSY:
+        return NotProvenOurs(f"{path} cannot be unmounted: {error.strerror}")
+    return NotProvenOurs(f"{path} is still in use by {mounts.described(mounts.of_place(path))}")
+
+
+def undo_loop(facts: Facts, same_boot: bool) -> str:
+    """Detach the loop devices whose file is the recorded image (`inode`, `filesystem`)."""
+    if not same_boot:
+        return ""
+    image, done = str(facts["image"]), []
+    for behind in devices.loops_attached_to(whole(facts, "inode"), whole(facts, "filesystem")):
+        if behind.device != (facts.get("device") or behind.device):
+            continue
+        if not devices.detach_loop(behind):
+            who = mounts.described(mounts.of_device(behind.device))
+            raise NotProvenOurs(f"{behind.device} ({image}) is still in use by {who}")
+        done.append(behind.device)
+    return f"detached {', '.join(done)} from {image}" if done else ""
+
+
+def undo_image(facts: Facts, same_boot: bool) -> str:
+    """Remove the image file `path` if it is the recorded inode inside `folder`."""
+    path, folder = Path(text(facts, "path")), Path(text(facts, "folder"))
+    if path.parent != folder:
+        raise NotProvenOurs(f"{path} is not inside {folder}")
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise NotProvenOurs(f"{path}: {folder} is not there any more; was it moved?") from error
+    try:
+        status = os.stat(path.name, dir_fd=descriptor, follow_symlinks=False)
+        if "inode" not in facts:
+            raise NotProvenOurs(f"{path} was being made, and it is not sure that this one is it")
+        same = stat.S_ISREG(status.st_mode) and status.st_ino == whole(facts, "inode")
+        if same_boot:  # device numbers may change with a boot
+            same = same and status.st_dev == whole(facts, "filesystem")
+        if not same:
+            raise NotProvenOurs(f"{path} is another file than the one that was made")
+        if same_boot and devices.loops_attached_to(status.st_ino, status.st_dev):
+            raise NotProvenOurs(f"{path} is still attached to a loop device")
+        os.unlink(path.name, dir_fd=descriptor)
+    except FileNotFoundError:
+        return ""
+    finally:
+        os.close(descriptor)
+    return f"removed image {path}"
+
+
+def undo_tree(facts: Facts, same_boot: bool) -> str:
+    """Remove the directory `path` if its marker holds `tag`; an empty one without marker too.
+
+    The empty one is what a crash between making and marking leaves; its name is unique.
+    """
+    del same_boot
+    path, tag = Path(text(facts, "path")), text(facts, "tag")
+    try:
+        if tree.is_gone(path):
+            return ""
+        if tree.read_marker(path) is None:
+            return undo_folder(facts, same_boot=True)
+        tree.remove_tree(path, tag)
+    except (BackendError, OSError) as error:
+        raise NotProvenOurs(str(error)) from error
+    return f"removed directory {path}"
+
+
+def undo_folder(facts: Facts, same_boot: bool) -> str:
+    """Remove the directory `path` (a mount point) if it is empty."""
+    del same_boot
+    path = Path(text(facts, "path"))
+    if mounts.mounted_at(path):
+        raise NotProvenOurs(f"{path} is a mount point in use")
+    try:
+        path.rmdir()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise NotProvenOurs(f"{path} cannot be removed: {error.strerror}") from error
+    return f"removed directory {path}"
+
+
+def undo_device(facts: Facts, same_boot: bool) -> str:
+    """Erase the signature of the file system `uuid`, which the suite made on `device`."""
+    del same_boot
+    device, uuid = str(facts["device"]), str(facts["uuid"])
+    if not Path(device).exists():
+        raise NotProvenOurs(f"{device} is not there")
+    user = devices.in_use(device)
+    if user:
+        raise NotProvenOurs(f"{device}: {user}")
+    return f"erased our file system on {device}" if devices.wipe(device, uuid) else ""
+
+
+MOUNT = Kind(Stage.MOUNT, of_mount, undo_mount, ends_with_boot=True)
+LOOP = Kind(Stage.LOOP, of_loop, undo_loop, ends_with_boot=True)
+DEVICE = Kind(Stage.DEVICE, of_device, undo_device)
+IMAGE = Kind(Stage.IMAGE, of_image, undo_image)
+FOLDER = Kind(Stage.FOLDER, of_folder, undo_folder)
+TREE = Kind(Stage.TREE, of_tree, undo_tree)

@@ -18,7 +18,7 @@ from pathlib import Path
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import workfolder
 from fsmatrix.backends.system.files import FOLDER
-from fsmatrix.results.evidence.values import JsonObject, text
+from fsmatrix.results.evidence.stored import JsonObject, text
 
 # The marker by which a thing is known as the suite's own, wherever it is: what it holds.
 #

@@ -16,7 +16,7 @@ from fsmatrix.backends.allowed import (
     plain,
 )
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
-from fsmatrix.backends.local.mounts.mounting import mount_keys
+from fsmatrix.backends.local.own_mounts import mount_keys
 
 _PROFILE = one_of("single", "dup")  # the others need more devices than the one
 _CHECKSUM = one_of("crc32c", "xxhash", "sha256", "blake2")

@@ -31,8 +31,8 @@ from fsmatrix.backends.system import devices
 from fsmatrix.backends.system.files import expand, wrong_path
 from fsmatrix.backends.system.mounts import Mount, mount_of
 from fsmatrix.backends.system.trusted import shared_refusal
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, text
 from fsmatrix.results.evidence.target import MEMORY_TYPES, Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
 
 
 class DirectoryOptions(BackendOptions):

@@ -19,7 +19,7 @@ from fsmatrix.backends.allowed import (
     plain,
 )
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
-from fsmatrix.backends.local.mounts.mounting import mount_keys
+from fsmatrix.backends.local.own_mounts import mount_keys
 
 # All of mke2fs 1.47 but journal_dev, which makes a journal for another device.
 FEATURES = features(

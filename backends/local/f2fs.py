@@ -16,10 +16,10 @@ from fsmatrix.backends.allowed import (
     one_of,
     plain,
 )
+from fsmatrix.backends.local.cleaner import GC
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
-from fsmatrix.backends.local.mounts.cleaner import GC
-from fsmatrix.backends.local.mounts.mounting import mount_keys
-from fsmatrix.results.evidence.values import Scalar
+from fsmatrix.backends.local.own_mounts import mount_keys
+from fsmatrix.results.evidence.stored import Scalar
 
 _EXTENSIONS = Form("extensions of names: mp3,gif", r"[A-Za-z0-9]{1,8}(,[A-Za-z0-9]{1,8}){0,63}")
 _FEATURES = (

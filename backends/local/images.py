@@ -18,14 +18,13 @@ from pathlib import Path
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Entry, Journal
-from fsmatrix.backends.journal.proof import NotProvenOurs
-from fsmatrix.backends.journal.rollback import undo_image, undo_loop
+from fsmatrix.backends.journal.proof import NotProvenOurs, undo_image, undo_loop
 from fsmatrix.backends.system import devices, files, tools
 from fsmatrix.backends.system.files import expand, place_of
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.system.trusted import RESULTS, shared_refusal
 from fsmatrix.backends.system.workfolder import work_folder
-from fsmatrix.results.evidence.values import text, whole
+from fsmatrix.results.evidence.stored import text, whole
 from fsmatrix.results.units import format_size
 
 BLOCK = 4 << 20  # bytes per write when an image is filled

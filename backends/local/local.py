@@ -30,13 +30,12 @@ from fsmatrix.backends.base import (
 )
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import DATA, Journal
-from fsmatrix.backends.local import images, provenance
-from fsmatrix.backends.local.mounts import mounting
+from fsmatrix.backends.local import images, own_mounts, provenance
 from fsmatrix.backends.local.provenance import local_deployment, path_of
 from fsmatrix.backends.system import devices, mounts, tools
 from fsmatrix.backends.system.files import expand, wrong_path
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, text, whole
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, text, whole
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize, format_size
 
@@ -53,7 +52,7 @@ class LocalOptions(BackendOptions):
     """Options of a managed local file system.  Each says what its users may hand on."""
 
     mkfs_words: ClassVar[Words] = Words("mkfs", {})
-    mount_words: ClassVar[tuple[Keys, Keys]] = mounting.mount_keys()
+    mount_words: ClassVar[tuple[Keys, Keys]] = own_mounts.mount_keys()
 
     size: PositiveSize = 1 << 30  # of the image, bytes
     image: str = ""  # a path that does not exist, may have variables; default: state directory
@@ -67,7 +66,7 @@ class LocalOptions(BackendOptions):
     @field_validator("mount_options")
     @classmethod
     def _mount_options(cls, value: str) -> str:
-        return mounting.check_mount_options(value, cls.mount_words)
+        return own_mounts.check_mount_options(value, cls.mount_words)
 
     @field_validator("mkfs_options")
     @classmethod
@@ -114,8 +113,8 @@ class LocalBackend(Backend):
     def check(cls) -> Availability:
         """Root, a kernel with the file system, its mkfs and loop devices."""
         reasons = (
-            mounting.root_refusal(),
-            mounting.kernel_refusal(cls.fstype),
+            own_mounts.root_refusal(),
+            own_mounts.kernel_refusal(cls.fstype),
             tools.missing(cls.program),
             tools.missing("mount"),
             images.loop_refusal(),
@@ -148,9 +147,9 @@ class LocalBackend(Backend):
     def refusal(self) -> str:
         """Why the device may not be formatted, the image not be made, or nobody own it."""
         chosen = self._chosen
-        reason = mounting.owner_refusal(chosen.owner)
+        reason = own_mounts.owner_refusal(chosen.owner)
         reason = reason or (images.place_refusal(chosen.image, chosen.size) if chosen.image else "")
-        if reason or not chosen.device or mounting.root_refusal():
+        if reason or not chosen.device or own_mounts.root_refusal():
             return reason
         try:
             return devices.way_refusal(chosen.device) or devices.device_refusal(
@@ -207,7 +206,7 @@ class LocalBackend(Backend):
         argv = self.mkfs(device, identity, self._chosen.mkfs_options)
         tools.run(argv, deadline=MKFS_DEADLINE)
         rewritten = images.rewrite_unwritten(image, device) if image else None
-        point = mounting.new_point(context.state, context.journal)
+        point = own_mounts.new_point(context.state, context.journal)
         return PathAccess(
             backend=self.name,
             target=context.target,
@@ -254,7 +253,7 @@ class LocalBackend(Backend):
     def release(self, access: Access, context: ProvisionContext) -> None:
         """Unmount if a crash left it mounted, and detach; the image stays until `finish`."""
         self.unmount(access, context.journal)
-        mounting.remove_point(Path(text(access.details, "point")), context.journal)
+        own_mounts.remove_point(Path(text(access.details, "point")), context.journal)
         images.detach(
             text(access.details, "device"), context.journal, text(access.details, "image")
         )
@@ -308,12 +307,12 @@ class LocalBackend(Backend):
             )
         point = Path(text(details, "point"))
         options, owner = text(details, "mount_options"), text(details, "owner")
-        mounting.mount_at(journal, cls.fstype, text(details, "device"), point, options, owner)
+        own_mounts.mount_at(journal, cls.fstype, text(details, "device"), point, options, owner)
 
     @classmethod
     def unmount(cls, access: Access, journal: Journal) -> None:
         """Unmount the file system; harmless if it is not mounted."""
-        mounting.unmount_at(
+        own_mounts.unmount_at(
             journal, text(access.details, "device"), Path(text(access.details, "point"))
         )
 

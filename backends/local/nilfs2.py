@@ -14,12 +14,12 @@ from fsmatrix.backends.allowed import NUMBER, PERCENT, Words, features, label, o
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.local import cleaner as cleaners
+from fsmatrix.backends.local import own_mounts
+from fsmatrix.backends.local.cleaner import GC, CleanerOptions
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
-from fsmatrix.backends.local.mounts import cleaner as cleaners
-from fsmatrix.backends.local.mounts import client_mount, mounting
-from fsmatrix.backends.local.mounts.cleaner import GC, CleanerOptions
 from fsmatrix.backends.system import tools
-from fsmatrix.results.evidence.values import Scalar, text
+from fsmatrix.results.evidence.stored import Scalar, text
 
 NO_CLEANER = "nogc"  # read by mount.nilfs2; the kernel does not see it
 
@@ -41,7 +41,7 @@ class Nilfs2Options(LocalOptions):
         None, description="its garbage collection, with which the cleaner runs; none if absent"
     )
 
-    mount_words = mounting.mount_keys(
+    mount_words = own_mounts.mount_keys(
         "barrier nobarrier discard nodiscard",
         {"errors": one_of("continue", "remount-ro"), "order": one_of("strict", "relaxed")},
     )
@@ -91,7 +91,7 @@ class Nilfs2(LocalBackend):
     def workers(cls, access: Access) -> list[int]:
         """The cleaner: what it uses of the CPUs is the file system's."""
         return (
-            client_mount.client_processes(cleaners.argv(access.details))
+            own_mounts.client_processes(cleaners.argv(access.details))
             if access.details["cleaner"]
             else []
         )
@@ -122,7 +122,7 @@ class Nilfs2(LocalBackend):
         try:
             tools.run(["nilfs-tune", "-U", identity, device])
         except ToolError:
-            mounting.remove_point(Path(text(access.details, "point")), context.journal)
+            own_mounts.remove_point(Path(text(access.details, "point")), context.journal)
             raise
         chosen = access.details["mount_options"]
         options = f"{NO_CLEANER},{chosen}" if chosen else NO_CLEANER

@@ -19,7 +19,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import devices, libc, tools
 from fsmatrix.backends.system.mounts import mount_of, option_values
 from fsmatrix.backends.system.tools import Overdue, within
-from fsmatrix.results.evidence.stored import Stored, read
+from fsmatrix.results.evidence.stored import Json, JsonObject, Stored, read
 from fsmatrix.results.evidence.target import (
     DURABLE,
     FILE,
@@ -34,7 +34,6 @@ from fsmatrix.results.evidence.target import (
     WRITE_BACK,
     Deployment,
 )
-from fsmatrix.results.evidence.values import Json, JsonObject
 
 NO_CHECKSUMS = frozenset({"xfs", "ext2", "ext3", "ext4", "f2fs"})  # of the data in files
 NO_SUMS = {"nodatasum", "nodatacow"}  # mount options of btrfs

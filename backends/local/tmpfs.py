@@ -25,13 +25,12 @@ from fsmatrix.backends.base import (
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import journal, tree
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import provenance
-from fsmatrix.backends.local.mounts import mounting
+from fsmatrix.backends.local import own_mounts, provenance
 from fsmatrix.backends.local.provenance import memory_deployment, path_of
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.system.trusted import shared_refusal
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, text
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, text
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize, format_size
 
@@ -69,10 +68,10 @@ class Tmpfs(Backend):
     @classmethod
     def check(cls) -> Availability:
         """Root that may mount, or a writable tmpfs at /dev/shm."""
-        if not mounting.root_refusal() or not _path_refusal(SHARED_MEMORY):
+        if not own_mounts.root_refusal() or not _path_refusal(SHARED_MEMORY):
             return Availability(True, f"kernel {os.uname().release}")
         return Availability(
-            False, reason=f"{mounting.root_refusal()}; {_path_refusal(SHARED_MEMORY)}"
+            False, reason=f"{own_mounts.root_refusal()}; {_path_refusal(SHARED_MEMORY)}"
         )
 
     def refusal(self) -> str:
@@ -91,7 +90,7 @@ class Tmpfs(Backend):
 
     @property
     def _existing(self) -> str:
-        if self._chosen.path or not mounting.root_refusal():
+        if self._chosen.path or not own_mounts.root_refusal():
             return self._chosen.path
         return SHARED_MEMORY
 
@@ -108,7 +107,7 @@ class Tmpfs(Backend):
             details |= {"tree": str(folder), "tag": context.tag}
         else:
             context.state.mkdir(parents=True, exist_ok=True)
-            point = mounting.new_point(context.state, context.journal)
+            point = own_mounts.new_point(context.state, context.journal)
             path = point / journal.DATA
             details |= {
                 "point": str(point),
@@ -121,7 +120,7 @@ class Tmpfs(Backend):
         """Unmount if a crash left it mounted, or remove the directory."""
         self.unmount(access, context.journal)
         if "point" in access.details:
-            mounting.remove_point(Path(text(access.details, "point")), context.journal)
+            own_mounts.remove_point(Path(text(access.details, "point")), context.journal)
         if "tree" in access.details:
             journal.release_tree(
                 Path(text(access.details, "tree")), text(access.details, "tag"), context.journal
@@ -155,14 +154,14 @@ class Tmpfs(Backend):
             )
         if "point" in details:
             point, options = Path(text(details, "point")), f"size={details['size']}"
-            mounting.mount_at(journal, "tmpfs", text(details, "source"), point, options)
+            own_mounts.mount_at(journal, "tmpfs", text(details, "source"), point, options)
 
     @classmethod
     def unmount(cls, access: Access, journal: Journal) -> None:
         """Unmount; what was in it is gone."""
         if "point" in access.details:
             point = Path(text(access.details, "point"))
-            mounting.unmount_at(journal, text(access.details, "source"), point)
+            own_mounts.unmount_at(journal, text(access.details, "source"), point)
 
     @classmethod
     def cache(

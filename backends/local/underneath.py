@@ -17,8 +17,8 @@ from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.local import provenance
 from fsmatrix.backends.system import devices, libc, tools
 from fsmatrix.backends.system.mounts import Mount, mount_of, option_values
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.evidence.target import MEMORY_TYPES
-from fsmatrix.results.evidence.values import Json
 
 MOUNTSTATS = Path("/proc/self/mountstats")
 DEADLINE = 10.0  # seconds for each tool

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fsmatrix.backends.allowed import NUMBER, SIZE, SWITCH, Keys, Words, label, one_of, plain
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
-from fsmatrix.backends.local.mounts.mounting import mount_keys
+from fsmatrix.backends.local.own_mounts import mount_keys
 
 _GEOMETRY = plain(NUMBER, "sunit swidth sw") | plain(SIZE, "su sectsize")
 

@@ -17,7 +17,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import mounts, tools
 from fsmatrix.backends.system.mounts import Mount, mount_of
 from fsmatrix.backends.system.trusted import shared_refusal
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 # linux/loop.h
 _LOOP_CLR_FD = 0x4C01

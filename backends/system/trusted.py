@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from fsmatrix.backends.system.libc import name_of_user
-from fsmatrix.results.files import trust
+from fsmatrix.results.files import safefile
 
 _MOST_LINKS = 40  # on the way to one path, as the kernel has it
 _LIST = "system.posix_acl_access"  # an access control list: a version, then entries
@@ -50,7 +50,7 @@ def distrust(folder: Path, environ: Mapping[str, str] = os.environ) -> str:
             if reason := _flaw(part, facts, owners):
                 return reason
     place = folder.resolve()
-    flaw = trust.flaw(place, place.lstat(), folder=True) if os.path.lexists(place) else ""
+    flaw = safefile.trust_flaw(place, place.lstat(), folder=True) if os.path.lexists(place) else ""
     return f"{place} {flaw}" if flaw else ""
 
 

@@ -38,7 +38,7 @@ from fsmatrix.backends.testbed.home import (
     fresh_id,
     remove_sockets,
 )
-from fsmatrix.results.evidence.values import Json, JsonObject, Scalar
+from fsmatrix.results.evidence.stored import Json, JsonObject, Scalar
 from fsmatrix.results.process import boot_id
 
 LEFT = "left alone: "  # begins a sentence of what could not be undone

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.state.facts import at_once, wait_for_stats
+from fsmatrix.backends.ceph.facts import at_once, wait_for_stats
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry, Journal
 from fsmatrix.backends.local import images
@@ -37,7 +37,7 @@ from fsmatrix.backends.testbed.ceph_options import (
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.home import Home, Steps, make_sockets
 from fsmatrix.backends.testbed.network import Network
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject
 
 
 def serving(cluster: Cluster) -> bool:

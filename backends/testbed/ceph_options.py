@@ -12,11 +12,11 @@ from pydantic import Field, field_validator
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
+from fsmatrix.backends.ceph.facts import Group, balance_groups, evenness, groups_in
 from fsmatrix.backends.ceph.levelstate import Redundancy, parse_redundancy, placement_refusal
-from fsmatrix.backends.ceph.state.facts import Group, balance_groups, evenness, groups_in
 from fsmatrix.backends.testbed.base import StorageOptions
 from fsmatrix.backends.testbed.home import Home
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import PositiveSize
 
 GIB = 1 << 30

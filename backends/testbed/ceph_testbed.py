@@ -35,9 +35,9 @@ from typing import Any, ClassVar
 from fsmatrix.backends.base import SpeedEstimate
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
-from fsmatrix.backends.ceph.state.facts import wait_for_stats
+from fsmatrix.backends.ceph.facts import wait_for_stats
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal import proof, rollback
+from fsmatrix.backends.journal import proof
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import cgroups
 from fsmatrix.backends.system.cgroups import Limits
@@ -54,7 +54,7 @@ from fsmatrix.backends.testbed.ceph_options import (
 )
 from fsmatrix.backends.testbed.daemons import Daemon
 from fsmatrix.backends.testbed.home import Home, Kind, Steps
-from fsmatrix.results.evidence.values import Json, JsonObject, Scalar, text
+from fsmatrix.results.evidence.stored import Json, JsonObject, Scalar, text
 
 # Take a Ceph down: everything that its bed's journal names, and nothing else.
 
@@ -67,7 +67,7 @@ def end(home: Home, entries: list[Entry]) -> list[str]:
 
     def undo_loop(entry: Entry) -> str:
         proof.of_loop(entry.facts, proof.OwnershipScope(home.journal.identity, folder=home.folder))
-        return rollback.undo_loop(entry.facts, True)
+        return proof.undo_loop(entry.facts, True)
 
     kinds = {"loop": undo_loop, "cgroup": _undo_cgroup, **base.NETWORK}
     sentences = _unlimit(entries) + base.processes(home, entries)

@@ -20,8 +20,15 @@ from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.journal.proof import carries
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed.home import Home, Steps
-from fsmatrix.results.evidence.stored import Stored, StoredError, read
-from fsmatrix.results.evidence.values import JsonObject, inside, text, texts
+from fsmatrix.results.evidence.stored import (
+    JsonObject,
+    Stored,
+    StoredError,
+    inside,
+    read,
+    text,
+    texts,
+)
 from fsmatrix.results.process import stat
 
 GONE_WITHIN = 20.0  # seconds that a killed process gets to disappear

@@ -30,7 +30,7 @@ from fsmatrix.backends.testbed.base import LEFT, StorageOptions
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.home import Home, Steps, make_sockets
 from fsmatrix.backends.testbed.network import Network
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject
 from fsmatrix.results.units import PositiveSize
 
 GIB = 1 << 30

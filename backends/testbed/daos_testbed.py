@@ -40,7 +40,7 @@ from fsmatrix.backends.testbed.base import StorageTestbed, lacking, left_alone
 from fsmatrix.backends.testbed.daemons import Daemon
 from fsmatrix.backends.testbed.daos_bringup import GIB, DaosTestbedOptions
 from fsmatrix.backends.testbed.home import Home, Kind, Steps
-from fsmatrix.results.evidence.values import Json, JsonObject, Scalar, inside, text, wholes
+from fsmatrix.results.evidence.stored import Json, JsonObject, Scalar, inside, text, wholes
 
 __all__ = ["DaosTestbed", "DaosTestbedOptions", "down", "missing", "status", "up"]
 

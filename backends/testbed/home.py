@@ -20,9 +20,8 @@ from fsmatrix.backends.journal import proof, tree
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.proof import FILE as IDENTITY
 from fsmatrix.backends.system.trusted import distrust
-from fsmatrix.results.evidence.stored import Stored, read
-from fsmatrix.results.evidence.values import Json, JsonObject
-from fsmatrix.results.files import atomic_write, trust
+from fsmatrix.results.evidence.stored import Json, JsonObject, Stored, read
+from fsmatrix.results.files import safefile
 
 SOCKETS_PLACE, SOCKETS_PREFIX = Path("/run"), "fsmatrix-bed-"
 LONGEST_SOCKET = 100  # bytes of a socket's path, with room for a suffix that a program may add
@@ -183,7 +182,7 @@ class Home:
                 f"(fsmatrix testbed down --directory {self.folder})"
             )
         try:
-            self.folder.mkdir(trust.FOLDER_MODE, parents=True, exist_ok=True)
+            self.folder.mkdir(safefile.FOLDER_MODE, parents=True, exist_ok=True)
             self.refuse_distrusted()
             if any(self.folder.iterdir()):
                 raise BackendError(
@@ -225,7 +224,7 @@ class Home:
         """Replace the bed's own file, whole."""
         text = json.dumps(facts, indent=1)
         aside = self.folder / "bed.json.new"
-        atomic_write.write_whole(self.folder / "bed.json", text.encode(), aside)
+        safefile.write_whole(self.folder / "bed.json", text.encode(), aside)
 
     def read(self) -> Recorded | None:
         """The bed's own file; None if a crash came before it.  BackendError if it is damaged."""

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.common import AsJson, print_json
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:
@@ -216,12 +216,12 @@ def cancel(directory: Directory, as_json: common.AsJson = False) -> None:
 
     Example: fsmatrix cancel out
     """
-    from fsmatrix.results.files import trust
+    from fsmatrix.results.files import safefile
     from fsmatrix.results.units import plural
     from fsmatrix.slurm.scheduler import load
     from fsmatrix.slurm.submitting import queued_tokens
 
-    trust.require(directory)
+    safefile.require_trusted(directory)
     submission = _found_submission(directory)
     scheduler = load(submission.scheduler)
     ours = {

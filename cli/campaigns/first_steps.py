@@ -156,7 +156,7 @@ def _drivers() -> Iterator[Item]:
 
 
 def _external_engines() -> Iterator[Item]:
-    from fsmatrix.suite.cases.engines import Engines
+    from fsmatrix.suite.cases.resolve import Engines
     from fsmatrix.suite.engines.base import EngineError
     from fsmatrix.suite.registry import ENGINES
 
@@ -236,7 +236,7 @@ def init(
 
     Example: fsmatrix init --path /mnt/a --path '$SCRATCH' -o mine.yaml
     """
-    from fsmatrix.results.files.atomic_write import write_whole
+    from fsmatrix.results.files.safefile import write_whole
 
     if os.path.lexists(out):
         raise refuse(Origin(f"--out {out}"), "", "is there already: name another file")

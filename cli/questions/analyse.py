@@ -52,7 +52,7 @@ def known(given: Any) -> Any:
 
     One that is like no number of a campaign file may be a factor of this one: the file tells.
     """
-    from fsmatrix.results.files.campaign.campaignfile import NUMBERS
+    from fsmatrix.results.files.campaignfile import NUMBERS
 
     for name in [given] if isinstance(given, str) else given or ():
         if name not in NUMBERS and (close := difflib.get_close_matches(name, NUMBERS, n=1)):

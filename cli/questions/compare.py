@@ -17,7 +17,7 @@ from rich.text import Text
 from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.questions import analyse
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 if TYPE_CHECKING:

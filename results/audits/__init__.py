@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from fsmatrix.results.audits.base import Audit
-from fsmatrix.results.files.hdf5.schema import to_json
+from fsmatrix.results.files.schema import to_json
 from fsmatrix.results.record import SEVERITIES, Finding, RunRecord
 from fsmatrix.results.registry import BrokenEntry, Registry
 
@@ -21,12 +21,9 @@ BUILTIN: dict[str, str] = {
     "patterns": "fsmatrix.results.audits.patterns:AUDITS",
     "timing": "fsmatrix.results.audits.timing:AUDITS",
     "machine": "fsmatrix.results.audits.machine:AUDITS",
-    "health": "fsmatrix.results.audits.health:AUDITS",
     "cluster": "fsmatrix.results.audits.cluster:AUDITS",
     "engines": "fsmatrix.results.audits.engines:AUDITS",
-    "interception": "fsmatrix.results.audits.interception:AUDITS",
-    "replay": "fsmatrix.results.audits.replay:AUDITS",
-    "lhcb": "fsmatrix.results.audits.lhcb:AUDITS",
+    "outcomes": "fsmatrix.results.audits.outcomes:AUDITS",
 }
 # values are tuples of Audit
 AUDITS: Registry[Any] = Registry("fsmatrix.audits", BUILTIN, "audit")

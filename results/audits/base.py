@@ -16,8 +16,7 @@ import numpy as np
 
 from fsmatrix.results import record
 from fsmatrix.results.evidence.evidence import counter_differences
-from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.evidence.values import JsonObject, number
+from fsmatrix.results.evidence.stored import JsonObject, Stored, number
 from fsmatrix.results.record import FSYNC, Finding, Phase, RunRecord, Severity
 
 # Runs counted by what became of them, in the words of the terminal and of the report.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fsmatrix.results.evidence import target as d
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import format_size
 
 # Are several targets compared fairly?  A pure function of what is known of each.

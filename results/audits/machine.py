@@ -16,8 +16,8 @@ from fsmatrix.results.audits.base import (
 )
 from fsmatrix.results.evidence.evidence import CLIENT_BOUND
 from fsmatrix.results.evidence.replay import FACT
+from fsmatrix.results.evidence.stored import inside
 from fsmatrix.results.evidence.target import POLLED, SHARED
-from fsmatrix.results.evidence.values import inside
 from fsmatrix.results.record import Phase, RunRecord, Severity, operations
 
 CPU_BUSY = 0.95  # of all CPUs of a client: what is left is rounding

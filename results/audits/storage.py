@@ -24,8 +24,8 @@ from fsmatrix.results.audits.base import (
 )
 from fsmatrix.results.audits.engines import notes
 from fsmatrix.results.evidence.evidence import Limits
+from fsmatrix.results.evidence.stored import JsonObject, inside
 from fsmatrix.results.evidence.target import DURABLE, MEMORY_TYPES
-from fsmatrix.results.evidence.values import JsonObject, inside
 from fsmatrix.results.record import Phase, RunRecord
 
 UNCACHED = frozenset({"cold", "bypass"})

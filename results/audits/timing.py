@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fsmatrix.results.audits.base import Audit, Remark, window
-from fsmatrix.results.evidence.openloop import SATURATED, open_loop
+from fsmatrix.results.evidence.workloads import SATURATED, open_loop
 from fsmatrix.results.record import Floats, Phase, RunRecord, Severity, operations
 
 SHORTEST_WINDOW = 0.25  # s: below, start-up, one scheduling delay or one flush decides

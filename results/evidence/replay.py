@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fsmatrix.results.evidence.stored import Stored, StoredError, read
+from fsmatrix.results.evidence.stored import JsonObject, Stored, StoredError, read
 from fsmatrix.results.evidence.trace import TraceSummary
-from fsmatrix.results.evidence.values import JsonObject
 
 FACT = "replay"
 

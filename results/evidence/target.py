@@ -11,8 +11,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
-from fsmatrix.results.evidence.stored import OWN, Stored, StoredError, read
-from fsmatrix.results.evidence.values import Json, JsonObject, inside
+from fsmatrix.results.evidence.stored import (
+    OWN,
+    Json,
+    JsonObject,
+    Stored,
+    StoredError,
+    inside,
+    read,
+)
 
 # How a target's storage is deployed: the facts that decide whether it is compared fairly.
 #

@@ -1,4 +1,5 @@
 """Run files, campaign files and the store: written whole or not at all, checked when read.
 
-From outside: `store`, `trust`, `safefile`, `atomic_write`, `lock`, and the formats below.
+From outside: `store`, `lock`, `safefile` (files of others, whole files, trust), `runfile`,
+`campaignfile`, `campaignread`, `rows`, `schema`, `hdf` and `hdf_check` (HDF5 as both files use it).
 """

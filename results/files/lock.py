@@ -22,9 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from fsmatrix.results.files import atomic_write, trust
-from fsmatrix.results.files.hdf5.schema import from_json
+from fsmatrix.results.files import safefile
 from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.files.schema import from_json
 from fsmatrix.results.process import NO_JOB, CurrentJob, Process, boot_id, start_of
 
 FOLDER = "locks"
@@ -131,7 +131,7 @@ class ShardLock:
         """Take the lock; stale ones are removed."""
         me = Holder.me(self._k, self._n, self._job)
         try:
-            trust.make_folder(self.folder)
+            safefile.make_folder(self.folder)
             self._take(me)
         except OSError as error:
             raise ResultError(self.folder, f"cannot lock: {error.strerror}") from error
@@ -237,9 +237,9 @@ def _refusal(holder: Holder, path: Path, me: Holder, directory: Path) -> str:
 def _create(path: Path, holder: Holder) -> bool:
     """Make the lock file, whole; False if there is one."""
     text = json.dumps(asdict(holder)) + "\n"
-    aside = atomic_write.beside(path, end="")
+    aside = safefile.beside(path, end="")
     try:
-        trust.create(aside, text.encode(), replace=True)
+        safefile.create_note(aside, text.encode(), replace=True)
         try:
             os.link(aside, path)
         except FileExistsError:
@@ -255,7 +255,7 @@ def _create(path: Path, holder: Holder) -> bool:
 
 def _create_without_link(path: Path, text: str) -> bool:
     try:
-        trust.create(path, text.encode())
+        safefile.create_note(path, text.encode())
     except FileExistsError:
         return False
     return True
@@ -279,7 +279,7 @@ def _read_patiently(path: Path) -> Holder | None:
 def _read(path: Path) -> Holder | None:
     """The holder in a lock file; None if there is no whole one."""
     try:
-        data = from_json(trust.read(path, LIMIT).decode())
+        data = from_json(safefile.read_note(path, LIMIT).decode())
     except (FileNotFoundError, ValueError):
         return None
     kinds = {field.name: int if field.type == "int" else str for field in fields(Holder)}

@@ -7,28 +7,39 @@
     campaign.h5         merged
 
 A run is written once and never changed.
+
+Whether campaign.h5 was made of the very run files that are there now is not told by times alone: a
+run that is copied keeps its time, and one that is removed leaves none.  A campaign file keeps two
+digests.  The first is over name, size, times and inode of each file, one look at each (10,000 take
+0.1 s).  Where it differs, as in a copied store, the second tells: over names and the checksums
+that end the files, 24 bytes of each.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fsmatrix.results.files import atomic_write, freshness, safefile, trust
-from fsmatrix.results.files.campaign.merge import Progress, merge_files
-from fsmatrix.results.files.hdf5.schema import (
+from fsmatrix.results.files import campaignread, hdf, hdf_check, runfile, safefile
+from fsmatrix.results.files.campaignfile import Progress, merge_files
+from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.files.schema import (
     SCHEMA_VERSION,
     STORE_FORMAT,
     NewerSchemaError,
     from_json,
 )
-from fsmatrix.results.files.run import runfile
-from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.record import Finding, RunRecord
+
+LOOKS = "made_of"  # attribute: digest over what a look at each file tells
+CONTENTS = "made_of_contents"  # attribute: digest over what they hold
+TICK = 100_000_000  # ns: a file may change so soon after a change without other times
 
 MARKER = "store.json"
 MARKER_LIMIT = 1 << 20  # bytes; it has some hundred
@@ -41,6 +52,81 @@ _ALREADY = "is a store already: --resume adds what is missing, another -o begins
 NAME = re.compile(
     r"(?P<case>[A-Za-z0-9_][A-Za-z0-9_.-]*)-r(?P<repetition>\d{4,})-a(?P<attempt>\d+)"
 )
+
+
+def stamps(files: Sequence[Path], root: Path, campaign: str) -> dict[str, str]:
+    """Attributes of a campaign file of `files`; `campaign` is the text of its campaign.json.
+
+    To be asked before the files are read: what changes then is noticed later.
+    """
+    current = {CONTENTS: contents_of(files, root, campaign)}
+    digest, newest = looks_of(files, root, campaign)
+    return current | ({LOOKS: digest} if newest < time.time_ns() - TICK else {})
+
+
+def is_fresh(merged: Path, files: Sequence[Path], root: Path, campaign: str) -> bool:
+    """Whether `merged` was made of these files; without files it is left as it is."""
+    if not files:
+        return True
+    try:
+        noted = campaignread.attributes(merged)
+    except (ResultError, OSError):
+        return False
+    if noted.get(LOOKS) == looks_of(files, root, campaign)[0]:
+        return True
+    return CONTENTS in noted and noted[CONTENTS] == contents_of(files, root, campaign)
+
+
+def looks_of(files: Iterable[Path], root: Path, campaign: str) -> tuple[str, int]:
+    """Digest over names, sizes, times and inodes; and the newest change (ns, Unix time)."""
+    digest, newest = _begun(campaign), 0
+    first = len(os.fspath(root)) + 1
+    for path in files:
+        name = os.fspath(path)
+        try:
+            seen = os.lstat(name)
+        except OSError:  # it went while we looked
+            digest.update(b"gone\0")
+            continue
+        look = f"{name[first:]}\0{seen.st_mode} {seen.st_size} {seen.st_mtime_ns} "
+        look += f"{seen.st_ctime_ns} {seen.st_ino}\0"
+        digest.update(look.encode(errors="surrogateescape"))
+        newest = max(newest, seen.st_ctime_ns)
+    return digest.hexdigest(), newest
+
+
+def contents_of(files: Iterable[Path], root: Path, campaign: str) -> str:
+    """Digest over names and checksums: the same wherever the files are copied to."""
+    digest = _begun(campaign)
+    for path in files:
+        digest.update(os.fsencode(path.relative_to(root)) + b"\0" + _held(path) + b"\0")
+    return digest.hexdigest()
+
+
+def _begun(campaign: str) -> hashlib.blake2b:
+    return hashlib.blake2b(campaign.encode(errors="surrogateescape") + b"\0", digest_size=16)
+
+
+def _held(path: Path) -> bytes:
+    """The checksum at the end of a run file; of one without, a digest of all of it."""
+    try:
+        handle = safefile.descriptor(path)
+    except ResultError as error:
+        return error.reason.encode()
+    except OSError as error:
+        return str(error.errno).encode()
+    try:
+        size = os.fstat(handle).st_size
+        end = os.pread(handle, hdf.SEAL_SIZE, max(0, size - hdf.SEAL_SIZE))
+        if end.startswith(hdf.SEAL):
+            return f"{size} ".encode() + end
+        return hashlib.sha256(safefile.contents(handle, path, hdf_check.RUN_FILE)).digest()
+    except ResultError as error:  # too long: it is not read either
+        return error.reason.encode()
+    except OSError as error:
+        return str(error.errno).encode()
+    finally:
+        os.close(handle)
 
 
 class StoreError(ResultError):
@@ -66,7 +152,7 @@ class Store:
         path = Path(directory)
         if path.exists() and not path.is_dir():
             raise StoreError(path, "is a file, not a directory")
-        trust.require(path)
+        safefile.require_trusted(path)
         if (path / MARKER).exists():
             if exist_ok:
                 return cls.open(path)
@@ -74,7 +160,7 @@ class Store:
         _refuse_inside(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            trust.make_folder(path)
+            safefile.make_folder(path)
             strange = sorted(e.name for e in path.iterdir() if not _may_be_there(e.name))
             if strange and exist_ok and (path / MARKER).exists():  # another shard made it meanwhile
                 return cls.open(path)
@@ -82,9 +168,9 @@ class Store:
                 raise StoreError(path, f"is not empty (holds {strange[0]!r}) and is not a store")
             _write_marker(path)
             if exist_ok:
-                trust.make_folder(path / RUNS)
+                safefile.make_folder(path / RUNS)
             else:
-                (path / RUNS).mkdir(trust.FOLDER_MODE)
+                (path / RUNS).mkdir(safefile.FOLDER_MODE)
         except FileExistsError as error:  # of two at once, one has made it
             raise StoreError(path, _ALREADY) from error
         except OSError as error:
@@ -112,7 +198,7 @@ class Store:
         if version > SCHEMA_VERSION:
             raise NewerSchemaError(path, version)
         try:
-            (path / RUNS).mkdir(trust.FOLDER_MODE, exist_ok=True)
+            (path / RUNS).mkdir(safefile.FOLDER_MODE, exist_ok=True)
         except OSError as error:
             raise StoreError(path, f"cannot hold runs: {error.strerror}") from error
         return cls(path)
@@ -137,8 +223,8 @@ class Store:
         if path.exists():
             raise StoreError(path, "this run is stored already: a new attempt has a new number")
         if not path.parent.is_dir():
-            path.parent.mkdir(trust.FOLDER_MODE, exist_ok=True)
-            atomic_write.sync_directory(self.runs)
+            path.parent.mkdir(safefile.FOLDER_MODE, exist_ok=True)
+            safefile.sync_directory(self.runs)
         runfile.write_run(path, record)
         return path
 
@@ -199,7 +285,7 @@ class Store:
         inside = [path for path in self.directory.iterdir() if path.is_dir()]
         runs = [path for path in self.runs.iterdir() if path.is_dir()]
         folders = [path for path in [*inside, *runs] if not path.is_symlink()]
-        return atomic_write.remove_abandoned([self.directory, *folders])
+        return safefile.remove_abandoned([self.directory, *folders])
 
     # -- resume ----------------------------------------------------------------------------
     def attempts(self, case_id: str, repetition: int) -> list[int]:
@@ -240,7 +326,7 @@ class Store:
         target = Path(path) if path is not None else self.directory / MERGED
         text, wrong = self.campaign()
         files = self.files()
-        made_of = freshness.stamps(files, self.directory, text)
+        made_of = stamps(files, self.directory, text)
         merge_files(files, target, text, self.directory, progress, made_of, wrong)
         return target
 
@@ -265,7 +351,7 @@ class Store:
         if path.is_symlink() or not path.is_file():
             return None
         text = self.campaign()[0]
-        return path if freshness.is_fresh(path, files, self.directory, text) else None
+        return path if is_fresh(path, files, self.directory, text) else None
 
 
 def counts_as_done(status: str, retry_failed: bool) -> bool:
@@ -288,7 +374,7 @@ def _write_marker(path: Path) -> None:
     """The marker, once: the first of several shards makes it."""
     created = datetime.now(UTC).isoformat(timespec="seconds")
     text = json.dumps({"format": STORE_FORMAT, "schema": SCHEMA_VERSION, "created": created})
-    atomic_write.write_whole(path / MARKER, f"{text}\n".encode())
+    safefile.write_whole(path / MARKER, f"{text}\n".encode())
 
 
 def _below(folder: Path, depth: int = 0) -> Iterator[Path]:

@@ -20,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 
 from fsmatrix.results.evidence.evidence import Note as Note
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.record import OPERATIONS_UNKNOWN, Phase
 from fsmatrix.results.registry import Registry

@@ -28,7 +28,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.formats.base import (
     Format,
     Note,

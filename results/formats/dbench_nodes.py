@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fsmatrix.results.evidence.stored import Stored, read
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json, Stored, read
 from fsmatrix.results.formats.base import Note, Parsed, shared_facts
 from fsmatrix.results.record import Floats, Integers, Phase
 

@@ -19,7 +19,7 @@ from math import prod
 from pathlib import PurePosixPath
 from string import digits
 
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.formats.base import (
     Format,
     Note,

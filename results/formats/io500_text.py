@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json, Stored
 from fsmatrix.results.formats.base import Parsed, ParseError
 
 # The score of IO500: its phases, their units, and how one number is made of them.

@@ -20,9 +20,8 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.tokens import KeyToken, ScalarToken
 
 from fsmatrix.results.evidence.evidence import Evidence, Rank
-from fsmatrix.results.evidence.stored import Stored, StoredError, read
-from fsmatrix.results.evidence.values import Json, JsonObject, inside
-from fsmatrix.results.files.run.recordcheck import ANONYMISED
+from fsmatrix.results.evidence.stored import Json, JsonObject, Stored, StoredError, inside, read
+from fsmatrix.results.files.runfile import ANONYMISED
 from fsmatrix.results.record import Finding, Monitor, Phase, RunRecord, canonical_json
 from fsmatrix.results.sharing.vocabulary import (
     COMMON,

@@ -1,48 +1,158 @@
 """One archive of a campaign that another group can look at again and run again.
 
-The archive holds one folder that is a results directory of its own; see docs/bundle.md.
-Memory holds one run at a time.
+The archive holds one folder that is a results directory of its own; see docs/bundle.md.  The same
+files always give the same bytes.  Memory holds one run at a time.
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import importlib.metadata
 import json
+import mmap
 import os
 import platform
 import re
 import shlex
+import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import h5py
 import jinja2
 import numpy as np
 import psutil
 
-from fsmatrix.results.evidence import values
-from fsmatrix.results.evidence.values import Json, JsonObject, inside
-from fsmatrix.results.files import archive, freshness, safefile
-from fsmatrix.results.files.archive import Tell
-from fsmatrix.results.files.atomic_write import sync_directory
-from fsmatrix.results.files.campaign.campaignread import text
-from fsmatrix.results.files.campaign.merge import merge_files
-from fsmatrix.results.files.hdf5.schema import encode_text, from_json, to_json
-from fsmatrix.results.files.run import recordcheck, runfile
-from fsmatrix.results.files.safefile import ResultError
-from fsmatrix.results.files.store import CAMPAIGN, MARKER, MERGED, NAME, RUNS, Store, StoreError
+from fsmatrix.results.evidence import stored
+from fsmatrix.results.evidence.stored import Json, JsonObject, inside
+from fsmatrix.results.files import runfile, safefile
+from fsmatrix.results.files.campaignfile import merge_files
+from fsmatrix.results.files.campaignread import text
+from fsmatrix.results.files.safefile import ResultError, descriptor, sync_directory
+from fsmatrix.results.files.schema import encode_text, from_json, to_json
+from fsmatrix.results.files.store import (
+    CAMPAIGN,
+    CONTENTS,
+    MARKER,
+    MERGED,
+    NAME,
+    RUNS,
+    Store,
+    StoreError,
+    contents_of,
+)
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.sharing.anonymise import Anonymiser, ClashError, Learner
+
+SUMS = "SHA256SUMS"
+LEVEL = 6  # of gzip
+Members = Mapping[str, Path]  # name in the archive's folder -> file
+Tell = Callable[[str, int, int], None]  # what is done, done so far, in total
 
 # What an archive of results says about them: counts, versions, how to run them again.
 
 
 MACHINE = ("fsmatrix", "python", "system", "kernel", "cpu")
 STATES = ("ok", "failed", "timeout")
+
+
+def digests_of(members: Members, tell: Tell) -> dict[str, str]:
+    """SHA-256 of every member, by name, sorted."""
+    digest_of = {}
+    for done, name in enumerate(sorted(members), 1):
+        with _opened(members[name]) as file:
+            digest_of[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        tell("checksums", done, len(members))
+    return digest_of
+
+
+def sums(digest_of: Mapping[str, str]) -> str:
+    """Checksums as `sha256sum` prints and checks them."""
+    return "".join(f"{digest}  {name}\n" for name, digest in digest_of.items())
+
+
+def pack(
+    path: Path,
+    folder: str,
+    members: Members,
+    digest_of: Mapping[str, str],
+    time: int,
+    tell: Tell,
+) -> None:
+    """A tar.gz at `path` with all members in one folder, sorted, durable.
+
+    No owner, no host, one time (Unix, seconds) for all.  ResultError if a member is not what
+    its checksum in `digest_of` says; OSError as the system gives it.
+    """
+    with path.open("wb") as raw:
+        with (
+            gzip.GzipFile("", "wb", LEVEL, raw, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            for name in ("", "runs/"):
+                archive.addfile(_entry(f"{folder}/{name}", 0, time, tarfile.DIRTYPE))
+            for done, name in enumerate(sorted(members), 1):
+                digest = _add(archive, f"{folder}/{name}", members[name], time)
+                if digest != digest_of.get(name, digest):
+                    raise ResultError(members[name], "changed while it was packed: try again")
+                archive.getmembers().clear()  # it would keep one object for each file
+                tell("archive", done, len(members))
+        raw.flush()
+        os.fsync(raw.fileno())
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path, time: int) -> str:
+    """Adds one file; its SHA-256."""
+    with _opened(path) as file:
+        hashed = _Hashed(file)
+        archive.addfile(_entry(name, os.fstat(file.fileno()).st_size, time), hashed)
+    return hashed.digest.hexdigest()
+
+
+def _opened(path: Path) -> BufferedReader:
+    """ResultError for a link or anything else that is no regular file: it may be new there."""
+    return os.fdopen(descriptor(path), "rb")
+
+
+class _Hashed:
+    """A file whose bytes are hashed while they are read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self.digest.update(data)
+        return data
+
+
+def _entry(name: str, size: int, time: int, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
+    """Nobody's, and readable for all."""
+    info = tarfile.TarInfo(name)
+    info.size, info.mtime, info.type = size, time, kind
+    info.mode = 0o755 if kind == tarfile.DIRTYPE else 0o644
+    return info
+
+
+def replace_text(path: Path, old: str, new: str) -> None:
+    """Replace the one place of a text in a file, in place, by another of the same length.
+
+    HDF5 itself would keep the old text in a gap of the file.  ValueError for other lengths.
+    """
+    if len(old) != len(new):
+        raise ValueError(f"{old!r} and {new!r} are not of one length")
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+        place = data.find(old.encode())
+        if place < 0 or data.find(old.encode(), place + 1) >= 0:
+            return  # what was measured holds the same text: the bytes differ from time to time
+        data[place : place + len(old)] = new.encode()
 
 
 @dataclass(frozen=True)
@@ -126,7 +236,7 @@ def check_plan(plan: Any) -> None:
 
 def source_text(plan: JsonObject) -> str:
     """The campaign as its author wrote it."""
-    return values.text(inside(plan, "source"), "text")
+    return stored.text(inside(plan, "source"), "text")
 
 
 def command(plan: JsonObject, folder: str) -> str:
@@ -137,19 +247,19 @@ def command(plan: JsonObject, folder: str) -> str:
     """
     request = {"sets": (), "only": (), **inside(plan, "request")}
     words = ["fsmatrix", "run", f"{folder}/campaign.yaml", "--seed", str(plan["seed"])]
-    for setting in [*_of_the_site(plan), *values.texts(request, "sets")]:
+    for setting in [*_of_the_site(plan), *stored.texts(request, "sets")]:
         words += ["--set", setting]
-    for selection in values.texts(request, "only"):
+    for selection in stored.texts(request, "only"):
         words += ["--only", selection]
     return shlex.join([*words, "-o", "again"])
 
 
 def _of_the_site(plan: JsonObject) -> Iterator[str]:
     """Settings that neither the campaign nor the command line made: the site's and the user's."""
-    own = f"{values.text(inside(plan, 'source'), 'file')}:"
+    own = f"{stored.text(inside(plan, 'source'), 'file')}:"
     settings = plan.get("settings")
     for row in map(inside, settings if isinstance(settings, list) else ()):
-        origin, key = values.text(row, "origin"), values.text(row, "key")
+        origin, key = stored.text(row, "origin"), stored.text(row, "key")
         elsewhere = re.search(r":\d+$", origin) and not origin.startswith((own, "--set", "varied"))
         if elsewhere and not key.startswith("site."):
             yield f"{key}={json.dumps(row['value'])}"
@@ -249,10 +359,10 @@ class _Maker:
             folder = self.anonymiser.label(folder)
         self._merge(files, plan, time)
         self._documents(folder, plan)
-        digests = archive.digests(self.members, self.tell)
-        self._write(archive.SUMS, archive.sums(digests))
+        digests = digests_of(self.members, self.tell)
+        self._write(SUMS, sums(digests))
         aside = self.stage / target.name
-        archive.pack(aside, folder, self.members, digests, time, self.tell)
+        pack(aside, folder, self.members, digests, time, self.tell)
         if os.path.lexists(target):
             raise ResultError(target, "is there already: choose another name")
         aside.rename(target)
@@ -297,8 +407,8 @@ class _Maker:
             if left:
                 file.attrs["left_out"] = encode_text(to_json(left))
             if self.options.runs:
-                file.attrs[freshness.CONTENTS] = freshness.contents(kept, root, text)
-        archive.replace_text(merged, created, datetime.fromtimestamp(time, UTC).isoformat())
+                file.attrs[CONTENTS] = contents_of(kept, root, text)
+        replace_text(merged, created, datetime.fromtimestamp(time, UTC).isoformat())
         self.members[MERGED] = merged
         if self.options.runs:
             self.members |= {str(path.relative_to(root)): path for path in kept}
@@ -342,7 +452,7 @@ class _Maker:
     def _records(self, files: list[Path], what: str) -> Iterator[tuple[Path, RunRecord]]:
         for done, path in enumerate(files, 1):
             try:
-                record = recordcheck.read(path)
+                record = runfile.read_checked(path)
             except ResultError as error:
                 self._leave(path, error.reason)
                 continue

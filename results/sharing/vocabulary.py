@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 
-from fsmatrix.results.files.campaign import campaignfile, rows
+from fsmatrix.results.files import campaignfile, rows
 from fsmatrix.results.record import Finding, Monitor, Phase, RunRecord
 
 # What `anonymise` knows beforehand: which fields hold what, and what may stay.

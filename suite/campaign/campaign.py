@@ -21,8 +21,8 @@ from pydantic import (
     model_validator,
 )
 
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json
 from fsmatrix.results.record import DEFAULT_DEVICE_STATE
 from fsmatrix.results.units import Duration, PositiveDuration, PositiveSize, SlurmDuration
 from fsmatrix.suite.campaign.yamlio import CampaignError, Problem

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system.files import expand
 from fsmatrix.backends.system.mounts import mounted_at
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import PositiveSize
 from fsmatrix.suite.campaign.campaign import Count, Defaults, Section
 from fsmatrix.suite.campaign.check import validate

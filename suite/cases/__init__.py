@@ -1,4 +1,4 @@
 """What a campaign's text means: targets and workloads with their classes, factors, and the cases.
 
-From outside: `cases`, `resolve`, `target`, `engines`.
+From outside: `cases`, `resolve`, `target`.
 """

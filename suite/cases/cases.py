@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, LevelValue, Scalar
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, LevelValue, Scalar
 from fsmatrix.results.record import Case, Geometry, canonical_json
 from fsmatrix.suite.campaign.check import describe, problem_of
 from fsmatrix.suite.campaign.settings import Settings

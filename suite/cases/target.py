@@ -16,7 +16,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.testbed.base import StorageOptions, StorageTestbed
 from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from fsmatrix.backends.testbed.daos_testbed import DaosTestbed
-from fsmatrix.results.evidence.values import JsonObject, Level, LevelValue, Scalar
+from fsmatrix.results.evidence.stored import JsonObject, Level, LevelValue, Scalar
 from fsmatrix.results.process import Process
 from fsmatrix.suite.campaign.campaign import Target
 

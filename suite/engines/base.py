@@ -17,7 +17,7 @@ PROBE_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Engine:
-    """The program that does it: path, version and features as probed (suite/cases/engines.py)."""
+    """The program that does it: path, version and features as probed (suite/cases/resolve.py)."""
 
     name: str
     version: str

@@ -15,10 +15,9 @@ from pathlib import Path
 
 from fsmatrix.results.audits import judged
 from fsmatrix.results.evidence.evidence import EngineOutput, Evidence
-from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.evidence.values import Json, JsonObject, Level
-from fsmatrix.results.files.campaign.rows import plain_level
-from fsmatrix.results.files.run import phases
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, Stored
+from fsmatrix.results.files import phases
+from fsmatrix.results.files.rows import plain_level
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.formats.base import Note, Parsed
 from fsmatrix.results.record import RunRecord, canonical_json, digest

@@ -24,11 +24,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import fsmatrix
-from fsmatrix.results.evidence.values import JsonObject, inside
-from fsmatrix.results.files.campaign import campaignread, merge
-from fsmatrix.results.files.campaign.campaignfile import CampaignWriter, reserved
-from fsmatrix.results.files.hdf5.schema import from_json
+from fsmatrix.results.evidence.stored import JsonObject, inside
+from fsmatrix.results.files import campaignfile, campaignread
+from fsmatrix.results.files.campaignfile import CampaignWriter, reserved
 from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.files.schema import from_json
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.units import plural
 from fsmatrix.suite.campaign.yamlio import CampaignError, Origin, Problem, refuse, shown
@@ -308,7 +308,7 @@ class Import:
         """
         before = _identity(self.out)
         with suppress(_Unchanged), ExitStack() as stack:
-            writer = None if dry else stack.enter_context(merge.writing(self.out))
+            writer = None if dry else stack.enter_context(campaignfile.writing(self.out))
             self._keep(writer)
             for done, entry in enumerate(entries, 1):
                 self._take(entry, writer)

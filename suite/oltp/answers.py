@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fsmatrix.backends.system.cgroups import MemoryUse
-from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject, Stored
 from fsmatrix.suite.oltp.rows import DELIVERED
 
 # number -> a question whose answer is a count of violations

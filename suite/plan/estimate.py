@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from fsmatrix.backends.base import Space, SpeedEstimate
 from fsmatrix.results.evidence.evidence import Limits, Rank
-from fsmatrix.results.evidence.values import Level
+from fsmatrix.results.evidence.stored import Level
 from fsmatrix.results.record import Case
 from fsmatrix.results.units import format_duration, format_size, plural
 from fsmatrix.suite.campaign.campaign import Target

@@ -10,13 +10,12 @@ from types import MappingProxyType
 
 from fsmatrix.backends.player import base, player
 from fsmatrix.backends.player.ops import OR_POSIX, Driver, driver_of
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.record import canonical_json
 from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.campaign.yamlio import KeyPath, Problem
 from fsmatrix.suite.cases.cases import Planned
-from fsmatrix.suite.cases.engines import Engines
-from fsmatrix.suite.cases.resolve import EntryMember, Members, TargetMember
+from fsmatrix.suite.cases.resolve import Engines, EntryMember, Members, TargetMember
 from fsmatrix.suite.engines.base import EngineError
 from fsmatrix.suite.registry import Registries
 from fsmatrix.suite.workloads.base import Footprint

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fsmatrix.results.evidence.values import Level
+from fsmatrix.results.evidence.stored import Level
 from fsmatrix.results.record import Geometry, canonical_json, digest
 from fsmatrix.suite.cases.cases import Planned
 

@@ -16,7 +16,7 @@ from fsmatrix.backends.base import Space, SpeedEstimate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.local import underneath
 from fsmatrix.backends.system.trusted import temporary_refusal
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject
 from fsmatrix.results.record import digest
 from fsmatrix.results.registry import did_you_mean
 from fsmatrix.results.units import parse_size

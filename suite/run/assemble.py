@@ -30,13 +30,13 @@ from fsmatrix.results.evidence.evidence import (
     Note,
     Rank,
 )
-from fsmatrix.results.evidence.values import Json, JsonObject, inside
+from fsmatrix.results.evidence.stored import Json, JsonObject, inside
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case, Floats, Latency, Monitor, Phase, RunRecord, Status, digest
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.launchers.base import LauncherError
-from fsmatrix.suite.session.client.client import SessionError
+from fsmatrix.suite.session.client import SessionError
 from fsmatrix.suite.session.messages import (
     KernelUse,
     Merged,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from fsmatrix.results.evidence.evidence import Ceiling, Rank
 from fsmatrix.suite.run.assemble import RunContext, Settings
-from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.messages import Playing, StepAnswer, StepCommand, in_rows
 from fsmatrix.suite.workloads.base import Step
 

@@ -23,9 +23,9 @@ from fsmatrix.backends.journal.journal import LEFT_ALONE, Journal, undo_pending
 from fsmatrix.backends.journal.proof import PlannedPaths
 from fsmatrix.backends.system import workfolder
 from fsmatrix.backends.system.tools import Overdue, within
+from fsmatrix.results.evidence.stored import Level
 from fsmatrix.results.evidence.target import MEMORY_TYPES, Deployment
-from fsmatrix.results.evidence.values import Level
-from fsmatrix.results.files import trust
+from fsmatrix.results.files import safefile
 from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.results.record import Finding, Geometry, RunRecord
 from fsmatrix.results.units import plural
@@ -39,8 +39,8 @@ from fsmatrix.suite.run.events import Event, Facts, Listener
 from fsmatrix.suite.run.health import HEALTH_SECONDS, SHOWN, asked_once, new_ones
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.session.client import orphaned_sessions
-from fsmatrix.suite.session.client.client import Session, SessionError, StorageStalled
+from fsmatrix.suite.session import orphaned_sessions
+from fsmatrix.suite.session.client import Session, SessionError, StorageStalled
 from fsmatrix.suite.session.messages import Call
 from fsmatrix.suite.session.programs import Interrupted, StopFlag
 
@@ -152,9 +152,9 @@ class Conductor:
 
     def recover(self) -> None:
         """End and take down what an earlier conductor of this store left."""
-        trust.make_folder(self.journals)
-        trust.make_folder(self.store.directory / "state")
-        trust.require(self.store.directory)
+        safefile.make_folder(self.journals)
+        safefile.make_folder(self.store.directory / "state")
+        safefile.require_trusted(self.store.directory)
         ended = orphaned_sessions.end_leftovers(self.journals)
         ended += self._take_down_earlier()
         gone = [*self.store.remove_abandoned(), *workfolder.sweep()]

@@ -29,9 +29,8 @@ from fsmatrix.results.evidence.evidence import (
     Settling,
     World,
 )
-from fsmatrix.results.evidence.stored import Stored, StoredError, read
+from fsmatrix.results.evidence.stored import Json, JsonObject, Stored, StoredError, read, texts
 from fsmatrix.results.evidence.target import Deployment
-from fsmatrix.results.evidence.values import Json, JsonObject, texts
 from fsmatrix.results.record import Geometry
 from fsmatrix.suite.plan.estimate import with_links
 from fsmatrix.suite.run.assemble import RunContext, RunFailed, RunSpec, Settings
@@ -44,7 +43,7 @@ from fsmatrix.suite.run.health import (
     asked_once,
     united,
 )
-from fsmatrix.suite.session.client.client import NodeError, Session
+from fsmatrix.suite.session.client import NodeError, Session
 from fsmatrix.suite.session.messages import Answer, Call, SampledKernel, Samples, Watch, in_rows
 from fsmatrix.suite.session.survey import disagreements, members
 from fsmatrix.suite.workloads.base import Step

@@ -13,19 +13,18 @@ from pathlib import Path
 from fsmatrix.backends.journal.proof import PlannedPaths
 from fsmatrix.backends.local.provenance import space
 from fsmatrix.results.audits import run_audits
-from fsmatrix.results.evidence.stored import Stored, read
-from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.files import safefile, trust
-from fsmatrix.results.files.atomic_write import write_whole
-from fsmatrix.results.files.hdf5.schema import from_json
+from fsmatrix.results.evidence.stored import Json, Stored, read
+from fsmatrix.results.files import safefile
 from fsmatrix.results.files.lock import ShardLock
+from fsmatrix.results.files.safefile import write_whole
+from fsmatrix.results.files.schema import from_json
 from fsmatrix.results.files.store import CAMPAIGN, Store, StoreError
 from fsmatrix.results.process import CurrentJob
 from fsmatrix.results.units import format_size, plural
 from fsmatrix.suite.campaign.settings import Source, examine
 from fsmatrix.suite.campaign.site import quiet
 from fsmatrix.suite.campaign.yamlio import CampaignError, Origin, refuse
-from fsmatrix.suite.cases.engines import Engines, first_version
+from fsmatrix.suite.cases.resolve import Engines, first_version
 from fsmatrix.suite.plan import estimate
 from fsmatrix.suite.plan.as_json import deployment_of, plan_json
 from fsmatrix.suite.plan.choice import LeftOut
@@ -159,7 +158,7 @@ def _looks(store: Store, before: Sequence[int], repetitions: int) -> tuple[int, 
 
 def _stored(out: Path) -> StoredPlan:
     """campaign.json of a directory; StoreError if it is damaged, NotTrusted if not ours."""
-    trust.require(out)
+    safefile.require_trusted(out)
     try:
         stored = read(StoredPlan, from_json(safefile.read_text(out / CAMPAIGN)), CAMPAIGN)
     except ValueError as error:

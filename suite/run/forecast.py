@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fsmatrix.results.evidence.values import inside
+from fsmatrix.results.evidence.stored import inside
 from fsmatrix.suite.plan.estimate import attach_seconds, run_seconds
 from fsmatrix.suite.plan.plan import Plan
 from fsmatrix.suite.run.events import Event

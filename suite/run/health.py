@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from fsmatrix.backends.base import Watch
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.suite.session.client.client import StorageStalled
+from fsmatrix.suite.session.client import StorageStalled
 
 SHOWN = 3  # sentences in a reason
 HEALTH_SECONDS = 30.0  # for an answer about the health

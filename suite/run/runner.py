@@ -22,14 +22,14 @@ from fsmatrix.suite.run.ceiling import Ceilings
 from fsmatrix.suite.run.environment import REST_SECONDS, RunEnvironment, SessionContext
 from fsmatrix.suite.run.health import SHOWN, Ends
 from fsmatrix.suite.session import programs
-from fsmatrix.suite.session.client.client import (
+from fsmatrix.suite.session.client import (
     DeadlinePassed,
     NodeError,
     SessionDied,
     SessionError,
     StorageStalled,
+    WhileStarting,
 )
-from fsmatrix.suite.session.client.loopback import WhileStarting
 from fsmatrix.suite.session.messages import (
     OperationError,
     Playing,

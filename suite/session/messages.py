@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from fsmatrix.backends.player.ops import Io
 from fsmatrix.backends.player.player import Implementation
 from fsmatrix.results.evidence.evidence import Rank
-from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject, Stored
 from fsmatrix.suite.session.programs import Finished
 
 if TYPE_CHECKING:

@@ -1,10 +1,17 @@
-"""The commands of a session, as its ranks carry them out."""
+"""The commands of a session, as its ranks and node leaders carry them out.
+
+A node leader works for its kernel: backend calls, cache states, counters, sampling.  Backends are
+imported when first needed and by leaders only: ranks stay small.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
+import math
 import os
+import platform
 import select
 import socket
 import threading
@@ -19,9 +26,8 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.player.ops import Place
 from fsmatrix.backends.system.workfolder import work_folder
-from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.evidence.values import Json, inside
-from fsmatrix.suite.session import ceiling, programs, stream, wire
+from fsmatrix.results.evidence.stored import Json, JsonObject, Stored, inside, text
+from fsmatrix.suite.session import programs, stream, wire
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import (
     COMMANDS,
@@ -33,9 +39,11 @@ from fsmatrix.suite.session.messages import (
     Function,
     Hello,
     Joined,
+    KernelUse,
     Quit,
     RankOutput,
     RankUse,
+    SampledKernel,
     Samples,
     StepAnswer,
     StepCommand,
@@ -47,8 +55,10 @@ from fsmatrix.suite.session.survey import survey
 from fsmatrix.suite.session.wire import PROGRAMS_LOOK, Arrays, telling
 
 if TYPE_CHECKING:
-    from fsmatrix.suite.session.node import Sampler
+    from fsmatrix.backends.access import Access
+    from fsmatrix.backends.base import Backend
 
+SAMPLE_SECONDS = 0.1
 
 # The session as one of its ranks sees it: leaders, and the channels between ranks.
 #
@@ -59,6 +69,112 @@ if TYPE_CHECKING:
 BACKOFF = (0.001, 0.020)
 FAN = 8  # leaders that one leader passes a command on to
 LOST = 5.0  # seconds in which a launcher ends the session of which it has seen a rank end
+
+
+def backend_of(access: JsonObject) -> tuple[type[Backend], Access]:
+    """The backend's class and the access of an access's JSON."""
+    from fsmatrix.backends.base import BACKENDS
+
+    backend = BACKENDS.load(text(access, "backend"))
+    return backend, backend.access_type.from_json(access)
+
+
+def call_backend(command: Call) -> Json:
+    """Call one node-side method of a backend; its answer as JSON-able data."""
+    from fsmatrix.backends.journal.journal import Journal
+
+    backend, where = backend_of(command.access)
+    function = command.function
+    if function in ("mount", "unmount"):
+        getattr(backend, function)(
+            where, Journal(Path(command.journal) / f"{platform.node()}.jsonl")
+        )
+        return None
+    if function in (
+        "cache", "settle", "counters", "health", "guard", "make_run", "remove_run",
+    ):  # fmt: skip
+        answer = getattr(backend, function)(where, **command.arguments)
+        plain: Json = dataclasses.asdict(answer) if dataclasses.is_dataclass(answer) else answer  # type: ignore[arg-type]
+        return plain
+    raise ValueError(f"no node-side method {function!r}")
+
+
+def cpu_times() -> dict[str, float]:
+    """Seconds of this kernel's CPUs so far (/proc/stat); `user` is a part of `busy`."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    user, nice, system, idle, iowait, irq, softirq, steal = (int(x) / 100 for x in fields[:8])
+    return {
+        "cpu_busy": user + nice + system + irq + softirq,
+        "cpu_idle": idle,
+        "cpu_iowait": iowait,
+        "cpu_steal": steal,
+        "cpu_user": user + nice,
+    }
+
+
+def user_time(pid: int) -> float:
+    """User time of a process, seconds (proc(5) stat, field 14); 0 if it has gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return int(text.rpartition(")")[2].split()[11]) / os.sysconf("SC_CLK_TCK")
+
+
+class Sampler:
+    """Samples one kernel while a step runs; what it saw before, after and between."""
+
+    def __init__(self, access: JsonObject) -> None:
+        self._backend, self._access = backend_of(access)
+        self._workers = self._backend.workers(self._access)
+        self._stop = threading.Event()
+        self._rows: list[tuple[float, dict[str, float]]] = []
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+
+    def _look(self) -> dict[str, float]:
+        counters: dict[str, float] = dict(self._backend.counters(self._access))
+        if self._workers:
+            counters["storage_user_seconds"] = sum(map(user_time, self._workers))
+        return counters | cpu_times()
+
+    def _sample(self) -> None:
+        self._rows.append((time.time(), self._look()))
+
+    def _run(self) -> None:
+        while not self._stop.wait(SAMPLE_SECONDS):
+            self._sample()
+
+    def start(self) -> None:
+        """Take the first sample now, the next ones in a thread."""
+        self._sample()
+        self._thread.start()
+
+    def stop(self) -> SampledKernel:
+        """Before and after, and the series: "time" and every counter."""
+        self._stop.set()
+        self._thread.join()
+        self._sample()
+        times, looks = zip(*self._rows, strict=True)
+        names = sorted(set().union(*looks))
+        samples: dict[str, tuple[float, ...]] = {"time": times}
+        samples |= {name: tuple(look.get(name, math.nan) for look in looks) for name in names}
+        before, after = looks[0], looks[-1]
+        cpu = {
+            name: after[f"cpu_{name}"] - before[f"cpu_{name}"]
+            for name in ("busy", "idle", "iowait", "steal")
+        }
+        whole = sum(cpu.values())
+        shares = {name: value / whole if whole else 0.0 for name, value in cpu.items()}
+        storage = [look.get("storage_user_seconds", 0.0) for look in (before, after)]
+        use = KernelUse(
+            before=before,
+            after=after,
+            cpu=shares,
+            cpu_seconds=whole,
+            user_seconds=after["cpu_user"] - before["cpu_user"],
+            storage_user_seconds=max(0.0, storage[1] - storage[0]),
+        )
+        return SampledKernel(host=platform.node(), use=use, samples=samples)
 
 
 class World:
@@ -206,11 +322,10 @@ class Server:
 
     def _call(self, command: Call) -> None:
         """A backend's node-side method, on one leader of each kernel."""
-        from fsmatrix.suite.session import node
 
         host = self.world.me.host
         try:
-            answer = Answer(host=host, value=node.call(command))
+            answer = Answer(host=host, value=call_backend(command))
         except Exception as error:  # noqa: BLE001 - every failure of a backend is an answer
             worded = isinstance(error, BackendError)  # in a sentence that is for the user
             text = str(error) if worded else f"{type(error).__name__}: {error}"
@@ -221,9 +336,7 @@ class Server:
         """Begin or end sampling this kernel."""
         own = Samples()
         if command.begin:
-            from fsmatrix.suite.session import node
-
-            self._watching = node.Sampler(command.access)
+            self._watching = Sampler(command.access)
             self._watching.start()
         elif self._watching is not None:
             own = Samples(kernels=(self._watching.stop(),))
@@ -269,9 +382,8 @@ class Server:
             first.setdefault(self.world.ranks[rank].kernel, rank)
         if not command.sample or self.world.me.rank not in first.values():
             return None
-        from fsmatrix.suite.session import node
 
-        return node.Sampler(command.access)
+        return Sampler(command.access)
 
     def _set_affinity(self, command: StepCommand) -> None:
         """Policy "core": each rank gets `threads` CPUs of its own; "none": all of them.
@@ -299,7 +411,7 @@ class Server:
             seed=command.seed,
         )
         if command.playing is not None and command.playing.ceiling:
-            return StepAnswer(ceiling=ceiling.measure(command.playing, place, comm)), {}
+            return StepAnswer(ceiling=stream.measure_ceiling(command.playing, place, comm)), {}
         root = command.roots[place.rank % len(command.roots)]
         root = tree.reached(root, inside(command.access, "details"))
         if command.playing is not None:

@@ -1,4 +1,8 @@
-"""One op-stream step in one rank: agreed start, play, fixed time and wear-out, reduction."""
+"""One op-stream step in one rank: agreed start, play, fixed time and wear-out, reduction.
+
+A step may ask for the client's ceiling instead: how fast a rank makes and plays the stream for a
+driver that does nothing.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,12 @@ import numpy.typing as npt
 from fsmatrix.backends.player.base import Latencies, Player, PlayerResult, fold, no_latencies
 from fsmatrix.backends.player.ops import Chunk, Chunks, CountingChunks, Place, Tallies
 from fsmatrix.backends.player.player import wait_until
-from fsmatrix.results.evidence.openloop import BEGUN, PLAYED
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
+from fsmatrix.results.evidence.workloads import BEGUN, PLAYED
 from fsmatrix.results.histogram import sparse
 from fsmatrix.suite.session.comm import Comm
 from fsmatrix.suite.session.messages import Merged, OperationError, Playing, StepCommand, Stream
-from fsmatrix.suite.session.players.connecting import last_words, leave, open_together, settled
-from fsmatrix.suite.session.players.subprocess_player import taking_turns
+from fsmatrix.suite.session.players import last_words, leave, open_together, settled, taking_turns
 from fsmatrix.suite.session.wire import Arrays, telling
 
 # One clock for all ranks: offsets of the kernels' monotonic clocks to rank 0's.
@@ -132,7 +135,6 @@ RANK_COUNTS = ("bytes", "operations", "errors")
 LARGEST = "_max"  # how the names end of which the largest counts; others are added up
 NUMBER = -1  # length of what is no array
 MOST_FAILURES = 16  # whose errors are told
-
 Integers = npt.NDArray[np.int64]
 
 
@@ -530,3 +532,36 @@ def _agree(comm: Comm) -> tuple[int, float]:
     now = time.monotonic_ns()
     start, began = comm.bcast([now + lead, (time.time_ns() + lead) / 1e9])
     return int(start), float(began)
+
+
+def measure_ceiling(playing: Playing, place: Place, comm: Comm) -> float | None:
+    """Operations per second of all ranks of `comm`, at its rank 0; None elsewhere.
+
+    Each rank plays the stream, which must end or go on without outcomes, again and again for
+    `playing.ceiling` seconds.  As in a run, making its first chunk does not count, nor waiting.
+    """
+    module, function = playing.stream.generator.split(":")
+    make = getattr(importlib.import_module(module), function)
+    player = open_together(playing, "/", place.threads, comm)
+    spent = 0
+    try:
+        source = Source(make(playing.stream.params, place))
+        source.peek()
+        comm.barrier()
+        end = time.monotonic_ns() + int(playing.ceiling * 1e9)
+        player.stop_at(end)
+        while True:
+            begin = time.monotonic_ns()
+            while (chunk := source.take()) is not None and player.play(chunk) == len(chunk.ops):
+                pass
+            player.drain()
+            spent += time.monotonic_ns() - begin
+            if time.monotonic_ns() >= end:
+                break
+            source = Source(make(playing.stream.params, place))
+            source.peek()
+        operations = player.result().operations
+    finally:
+        player.close()
+    rates = comm.gather(operations / spent * 1e9 if spent else 0.0)
+    return None if rates is None else float(sum(rates))

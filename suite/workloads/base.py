@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fsmatrix.backends.access import Access, CephfsAccess, DfsAccess, PathAccess, RadosAccess
 from fsmatrix.backends.player.ops import Io
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case, Monitor, Phase
 from fsmatrix.results.units import Duration, PositiveSize

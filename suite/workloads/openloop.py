@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from fsmatrix.results.evidence.openloop import BEGUN, DUE, FACT, PLAYED, SPAN, OpenLoop
-from fsmatrix.results.evidence.values import inside, number
+from fsmatrix.results.evidence.stored import inside, number
+from fsmatrix.results.evidence.workloads import BEGUN, DUE, OPEN_LOOP, PLAYED, SPAN, OpenLoop
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case, Phase
 from fsmatrix.suite.workloads.base import Stream, Workload, WorkloadOptions
-from fsmatrix.suite.workloads.streams.arrivals import LEAD_NS, Arrivals
+from fsmatrix.suite.workloads.streams.chunks import LEAD_NS, Arrivals
 
 MOST_RATE = 1e9  # operations per second of all workers
 MOST_OF_THREAD = 1e7  # a thread of the C player begins no more, on a driver that does nothing
@@ -169,7 +169,7 @@ class OpenLoopWorkload(Workload):
         # opening files, which is over when the first operation may be due, is not in the window
         start = np.maximum(phase.start, LEAD_NS / 1e9)
         due, span, begun, played = (int(number(counts[n])) for n in (DUE, SPAN, BEGUN, PLAYED))
-        facts[FACT] = OpenLoop(
+        facts[OPEN_LOOP] = OpenLoop(
             rate=self.of_process(case, phase.name) * case.geometry.processes,
             arrivals=self.options.arrivals or "constant",
             seconds=span / 1e9 / case.geometry.processes,

@@ -20,9 +20,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from fsmatrix.backends.access import Access, DaosAccess
 from fsmatrix.results.audits.base import STORED
-from fsmatrix.results.evidence.lhcb import CUTS, FACT, Analysed, Selection
-from fsmatrix.results.evidence.stored import read
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json, read
+from fsmatrix.results.evidence.workloads import CUTS, LHCB, Analysed, Selection
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.record import Case, Phase
 from fsmatrix.results.units import PositiveSize
@@ -39,9 +38,14 @@ from fsmatrix.suite.workloads.base import (
     WorkloadOptions,
     stored_digest,
 )
-from fsmatrix.suite.workloads.streams.lhcb.events import EVENTS
+from fsmatrix.suite.workloads.streams.lhcb.analysis import (
+    EVENT_BYTES,
+    EVENTS,
+    READ_BYTES,
+    TREE,
+    share,
+)
 from fsmatrix.suite.workloads.streams.lhcb.program import Request
-from fsmatrix.suite.workloads.streams.lhcb.selection import EVENT_BYTES, READ_BYTES, TREE, share
 
 # Options of the workload `rntuple`, and the user's file that may stand for its generator.
 
@@ -240,7 +244,7 @@ def _phase(
         start=max(part.began - part.start for part in answers),
         files=len(answers),
     )
-    facts: dict[str, Json] = {FACT: seen.document(), "synced": synced and step == WRITE}
+    facts: dict[str, Json] = {LHCB: seen.document(), "synced": synced and step == WRITE}
     return Phase(
         name=step,
         start=starts - began,

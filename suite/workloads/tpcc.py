@@ -25,8 +25,7 @@ from fsmatrix.backends.access import Access
 from fsmatrix.backends.allowed import Form, one_of
 from fsmatrix.backends.system.cgroups import MemoryUse, memory_refusal
 from fsmatrix.results import histogram
-from fsmatrix.results.evidence.stored import Stored, read
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject, Stored, read
 from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.record import Case, Floats, Latency, Monitor, Phase
 from fsmatrix.results.units import Duration, PositiveSize
@@ -274,7 +273,7 @@ class TpccOptions(WorkloadOptions):
 
 TRANSACTIONS = "transactions"
 SHARE = 2 / 3  # of the measured time, its middle: where devices and CPUs are looked at
-OBSERVED = "observed"  # the fact that campaign files take as columns (campaign/observed.py)
+OBSERVED = "observed"  # the fact that campaign files take as columns (results/files/rows.py)
 # settings of SQLite and of PostgreSQL by which a commit returns before its log is on the device
 RETURNS_BEFORE = {"synchronous": "normal", "synchronous_commit": "off"}
 MIB = 1 << 20

@@ -12,8 +12,8 @@ import h5py
 import numpy as np
 
 from fsmatrix.results import histogram
-from fsmatrix.results.files.campaign.campaignfile import CampaignWriter
-from fsmatrix.results.files.hdf5 import hdf
+from fsmatrix.results.files import hdf
+from fsmatrix.results.files.campaignfile import CampaignWriter
 from fsmatrix.results.record import Case, Finding, Geometry, Latency, Phase, RunRecord
 from tests.ranks import rank
 

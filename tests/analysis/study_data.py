@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from fsmatrix.results.files.hdf5 import schema
+from fsmatrix.results.files import schema
 
 PATTERNS = ("rand-read", "seq-read", "rand-write", "seq-write")
 KIB, MIB = 1024, 1 << 20

@@ -12,10 +12,9 @@ import pytest
 from fsmatrix.backends import base
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import ProvisionContext
-from fsmatrix.backends.ceph import mounts
+from fsmatrix.backends.ceph import ceph_state, mounts
 from fsmatrix.backends.ceph.bindings.librados import Login
-from fsmatrix.backends.ceph.state import network
-from fsmatrix.backends.local.mounts import client_mount
+from fsmatrix.backends.local import own_mounts
 from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 
 NAMES = ("rados", "libcephfs", "cephfs-fuse", "cephfs-kernel")
@@ -24,7 +23,7 @@ NAMES = ("rados", "libcephfs", "cephfs-fuse", "cephfs-kernel")
 def backend(name: str, bed: CephTestbed, **options: Any) -> Any:
     """A backend on the bed, as a new conductor has it; a skip if this machine cannot have it."""
     login = Login(bed.conf, bed.user, bed.keyring)
-    network.forget(login)  # other tests stop and restart OSDs: what they counted is another's
+    ceph_state.forget(login)  # other tests stop and restart OSDs: what they counted is another's
     kind = base.load(name)
     usable = kind.check()
     if not usable.ok:
@@ -49,7 +48,7 @@ def whole_filesystem(bed: CephTestbed, folder: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        client_mount.detach_mount(folder, argv)
+        own_mounts.detach_mount(folder, argv)
 
 
 def names_in(bed: CephTestbed, folder: Path) -> list[str]:
@@ -58,7 +57,7 @@ def names_in(bed: CephTestbed, folder: Path) -> list[str]:
 
 
 def fuse_of(access: Access) -> list[int]:
-    return client_mount.client_processes(base.load("cephfs-fuse").argv(access.details))  # type: ignore[attr-defined]
+    return own_mounts.client_processes(base.load("cephfs-fuse").argv(access.details))  # type: ignore[attr-defined]
 
 
 @contextmanager

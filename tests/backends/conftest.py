@@ -14,10 +14,10 @@ import pytest
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph import trees
 from fsmatrix.backends.ceph.bindings import librados
-from fsmatrix.backends.daos import containers, state
+from fsmatrix.backends.daos import containers, daos_state
 from fsmatrix.backends.daos.tools import Client
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local.mounts import client_mount
+from fsmatrix.backends.local import own_mounts
 from fsmatrix.backends.player.base import Player, PlayerOptions
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.player.player import open_player
@@ -48,8 +48,8 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(librados, "TIMEOUT", 2.0)
     monkeypatch.setattr(trees, "TIMEOUT", 2.0)
     monkeypatch.setattr(trees, "QUIET", 3.0)
-    monkeypatch.setattr(client_mount, "LOOK", 2.0)
-    monkeypatch.setattr(client_mount, "FAREWELL", 2.0)
+    monkeypatch.setattr(own_mounts, "LOOK", 2.0)
+    monkeypatch.setattr(own_mounts, "FAREWELL", 2.0)
     monkeypatch.setattr(mounts, "PATIENCE", 0.2)
 
 
@@ -134,7 +134,7 @@ def standin(
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{TESTS / 'standins'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN_DAOS", str(folder))
-    monkeypatch.setattr(state, "_found", lambda _: [])  # it has none, whatever else runs here
+    monkeypatch.setattr(daos_state, "_found", lambda _: [])  # it has none, whatever else runs here
     with daos_agent_double.running(agent_folder):
         yield Standin(folder)
 

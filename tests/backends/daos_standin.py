@@ -12,7 +12,7 @@ import pytest
 from fsmatrix.backends import base
 from fsmatrix.backends.daos import tools as daos_tool
 from fsmatrix.backends.daos.containers import Place
-from fsmatrix.backends.daos.dfs import DaosDfs
+from fsmatrix.backends.daos.native import DaosDfs
 from fsmatrix.backends.daos.tools import Client
 from fsmatrix.backends.system import tools
 

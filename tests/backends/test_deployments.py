@@ -9,8 +9,8 @@ import pytest
 
 from fsmatrix.backends.base import BACKENDS, Backend, ProvisionContext
 from fsmatrix.backends.ceph import deployment as ceph
-from fsmatrix.backends.ceph.state.facts import of_osds
-from fsmatrix.backends.daos import deployment as daos
+from fsmatrix.backends.ceph.facts import of_osds
+from fsmatrix.backends.daos import daos_state as daos
 from fsmatrix.backends.local import provenance as local
 from fsmatrix.results.evidence import target as d
 from fsmatrix.results.evidence.target import NAMES

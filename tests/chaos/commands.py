@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 
 import fsmatrix.analysis.report.report
-import fsmatrix.results.files.campaign.merge
+import fsmatrix.results.files.campaignfile
 import fsmatrix.suite.run.execute  # noqa: F401  (loaded for the children)
 from fsmatrix.cli import main
 

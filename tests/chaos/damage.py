@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fsmatrix.backends.journal import proof
-from fsmatrix.results.files.hdf5 import hdf
+from fsmatrix.results.files import hdf
 from fsmatrix.results.process import boot_id, start_of
 from tests.chaos import kills, victims
 from tests.chaos.checks import Outcome

@@ -17,7 +17,7 @@ import pytest
 import xarray as xr
 
 from fsmatrix.cli import main as cli
-from fsmatrix.results.files.campaign.campaignread import texts_of
+from fsmatrix.results.files.campaignread import texts_of
 from fsmatrix.suite.importing.importing import Import, labeller
 from fsmatrix.suite.importing.recognise import Formats, find
 from tests import asking

@@ -21,10 +21,9 @@ from fsmatrix.cli import trace as capture
 from fsmatrix.results.evidence import stored
 from fsmatrix.results.evidence.trace import TraceStatistics
 from fsmatrix.traces.model import Header
-from fsmatrix.traces.reader import opened
 from fsmatrix.traces.statistics import survey
 from fsmatrix.traces.touched_pages import Pages
-from fsmatrix.traces.writer import copy, writing
+from fsmatrix.traces.tracefile import copy, opened, writing
 from tests.analysis.commands import call
 from tests.traces.listed import Listed, listed
 

@@ -15,8 +15,8 @@ from fsmatrix.suite.importing import recognise
 from fsmatrix.suite.importing.recognise import UnreadableError
 from fsmatrix.suite.importing.recognise import find as found_below
 from fsmatrix.suite.importing.recognise import read as read_text
-from fsmatrix.suite.workloads.dbench.loadfile import loadfile
-from fsmatrix.suite.workloads.fio.options import FioOptions
+from fsmatrix.suite.workloads.dbench import loadfile
+from fsmatrix.suite.workloads.fio_options import FioOptions
 from tests.results.hostile import record
 from tests.waiting import PATIENCE
 

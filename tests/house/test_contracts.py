@@ -23,7 +23,7 @@ from fsmatrix.backends.base import BACKENDS, Backend
 from fsmatrix.backends.journal.proof import KINDS, Kind, NotProvenOurs
 from fsmatrix.results.audits import AUDITS, run_audits
 from fsmatrix.results.audits.base import Audit
-from fsmatrix.results.files.run.runfile import read_run, write_run
+from fsmatrix.results.files.runfile import read_run, write_run
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.formats.base import FORMATS, ParseError, matching
 from fsmatrix.results.process import NO_JOB

@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from fsmatrix.cli.app import app
-from fsmatrix.results.files.hdf5.schema import CAMPAIGN_FORMAT
+from fsmatrix.results.files.schema import CAMPAIGN_FORMAT
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

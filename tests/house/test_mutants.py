@@ -115,7 +115,7 @@ def test_a_mutant_is_found_where_lines_have_moved(tmp_path: Path) -> None:
 
 
 def test_tests_that_import_the_module_come_first() -> None:
-    module = "suite/session/players/subprocess_player.py"
+    module = "suite/session/players.py"
     first, rest, whole = trial.stages(ROOT, module, whole=True)
     assert "tests/suite/session/players/test_turns.py" in first
     assert rest == ["tests/suite/session/players", *(f"--ignore={name}" for name in first)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fsmatrix.backends import base
 from fsmatrix.backends.local.local import LocalOptions
-from fsmatrix.suite.workloads.dbench.loadfile import WORDS as DBENCH
+from fsmatrix.suite.workloads.dbench import WORDS as DBENCH
 from fsmatrix.suite.workloads.ior import WORDS as IOR
 
 ROOT = Path(__file__).resolve().parents[2]

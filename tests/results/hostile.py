@@ -14,7 +14,7 @@ import numpy as np
 from h5py import h5d, h5p, h5s, h5t
 
 from fsmatrix.results import histogram, iterations
-from fsmatrix.results.files.hdf5 import hdf
+from fsmatrix.results.files import hdf
 from fsmatrix.results.record import Case, Finding, Geometry, Latency, Monitor, Phase, RunRecord
 from tests import peak
 from tests.ranks import rank
@@ -215,7 +215,7 @@ def read_with_little(folder: Path, read: str, memory: int, seconds: int = 60) ->
     program = (
         "import resource, signal, sys; from pathlib import Path\n"
         f"from {module} import {function} as read\n"
-        "from fsmatrix.results.files.hdf5.schema import ResultError\n"
+        "from fsmatrix.results.files.schema import ResultError\n"
         f"resource.setrlimit(resource.RLIMIT_AS, ({memory}, {memory})); signal.alarm({seconds})\n"
         f"before = {peak.KILOBYTES}\n"
         "for path in Path(sys.argv[1]).glob('[0-9]*.h5'):\n"

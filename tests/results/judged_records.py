@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fsmatrix.results.evidence.lhcb import Analysed, Selection
-from fsmatrix.results.evidence.openloop import OpenLoop
 from fsmatrix.results.evidence.replay import CapturedKind, IssueError, PlayedKind
 from fsmatrix.results.evidence.target import DURABLE
+from fsmatrix.results.evidence.workloads import Analysed, OpenLoop, Selection
 from fsmatrix.results.record import Latency, Phase, RunRecord
 from tests.results.audit_records import (
     MB,

@@ -12,8 +12,8 @@ import pytest
 
 from fsmatrix.results.evidence.evidence import Evidence, Limits, Load, Note, OutputPlace, Rank
 from fsmatrix.results.evidence.stored import StoredError, read
-from fsmatrix.results.files.hdf5.schema import InvalidRecordError, to_json
-from fsmatrix.results.files.run.runfile import read_run, write_run
+from fsmatrix.results.files.runfile import read_run, write_run
+from fsmatrix.results.files.schema import InvalidRecordError, to_json
 from tests.results.hostile import record
 
 LOOKS = [{"host": "a", "before": {"x": 1}, "after": {"x": 2.5}}]

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.results.evidence.target import of_environment, pools
-from fsmatrix.results.evidence.values import (
+from fsmatrix.results.evidence.stored import (
     inside,
     mapping,
     objects,
@@ -17,6 +16,7 @@ from fsmatrix.results.evidence.values import (
     whole,
     wholes,
 )
+from fsmatrix.results.evidence.target import of_environment, pools
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ import pytest
 import xarray as xr
 
 from fsmatrix.results import iterations
-from fsmatrix.results.files.campaign import campaignread, merge
-from fsmatrix.results.files.campaign.campaignfile import CampaignWriter
-from fsmatrix.results.files.hdf5.schema import DamagedFileError, ForeignFileError, NewerSchemaError
-from fsmatrix.results.files.run.runfile import read_run, write_run
+from fsmatrix.results.files import campaignfile, campaignread
+from fsmatrix.results.files.campaignfile import CampaignWriter
+from fsmatrix.results.files.runfile import read_run, write_run
 from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.files.schema import DamagedFileError, ForeignFileError, NewerSchemaError
 from fsmatrix.results.formats.base import (
     Format,
     KnownFormat,
@@ -168,7 +168,7 @@ TEXTS = {"stdout": "über\r\n\0" + "x" * 100_000, "stderr": "", "lone \ud800": "
 
 
 def written(path: Path, runs: list[RunRecord]) -> Path:
-    with merge.writing(path) as writer:
+    with campaignfile.writing(path) as writer:
         for run in runs:
             writer.add(run)
         writer.finish("", [])
@@ -255,7 +255,7 @@ def rich() -> list[RunRecord]:
 
 def copied(source: Path, target: Path, times: int = 1) -> Path:
     for _ in range(times):
-        with campaignread.reading(source) as file, merge.writing(target) as writer:
+        with campaignread.reading(source) as file, campaignfile.writing(target) as writer:
             for entry in campaignread.entries(file):
                 writer.put(entry)
             writer.finish(str(file.attrs["campaign"]), [])
@@ -313,7 +313,7 @@ def test_a_damaged_campaign_file_is_an_error_with_its_name(tmp_path: Path) -> No
 
 def test_a_writer_that_stops_leaves_nothing(tmp_path: Path) -> None:
     def stop() -> None:
-        with merge.writing(tmp_path / "a.h5") as writer:
+        with campaignfile.writing(tmp_path / "a.h5") as writer:
             assert isinstance(writer, CampaignWriter)
             raise KeyboardInterrupt
 

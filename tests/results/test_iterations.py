@@ -11,8 +11,8 @@ import pytest
 import xarray as xr
 
 from fsmatrix.results import iterations
-from fsmatrix.results.files.hdf5.schema import InvalidRecordError
-from fsmatrix.results.files.run.runfile import read_run, write_run
+from fsmatrix.results.files.runfile import read_run, write_run
+from fsmatrix.results.files.schema import InvalidRecordError
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.formats.base import totals
 from fsmatrix.results.record import Phase

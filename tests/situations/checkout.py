@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from fsmatrix.results.files.run.runfile import read_run
+from fsmatrix.results.files.runfile import read_run
 from fsmatrix.results.files.store import Store
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from fsmatrix.results.record import Geometry
 from fsmatrix.slurm.slurm import Slurm
 from fsmatrix.suite.launchers.base import Launcher, LauncherError, Probe, find_library
 from fsmatrix.suite.registry import LAUNCHERS
-from fsmatrix.suite.session.client.client import Session, SessionError
+from fsmatrix.suite.session.client import Session, SessionError
 from fsmatrix.suite.session.programs import StopFlag, run
 
 # Seconds of the program's life.  Open MPI 5.0.11's mpirun may hang, or end with status 1, if a

@@ -10,7 +10,7 @@ from pydantic import model_validator
 from fsmatrix.backends.access import Access, DeviceAccess, PathAccess
 from fsmatrix.backends.base import Availability, Backend, BackendOptions, Evidence, Space
 from fsmatrix.backends.player.ops import DRIVERS, Driver
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.record import Case
 from fsmatrix.results.registry import UnknownName
 from fsmatrix.results.units import PositiveSize

@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, Chunks, CountingChunks, Kind, Place
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.suite.workloads.streams import pattern
 
 ROOT = str(Path(__file__).resolve().parents[2])  # what PYTHONPATH must be

@@ -19,10 +19,9 @@ from fsmatrix.results.histogram import sparse
 from fsmatrix.results.record import Case, Geometry
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Function, Step, Stream
-from fsmatrix.suite.workloads.replay import Replay
-from fsmatrix.suite.workloads.replay.options import ReplayOptions
+from fsmatrix.suite.workloads.replay import Replay, ReplayOptions
 from fsmatrix.traces.model import ABSENT, Header, Operation, Thread
-from fsmatrix.traces.writer import TraceWriter, writing
+from fsmatrix.traces.tracefile import TraceWriter, writing
 
 ACCESS = PathAccess("directory", "t")
 ENGINE = Engine("player-c", "1")
@@ -126,7 +125,7 @@ def play(work: Replay, case: Case, root: Path, **how: Any) -> dict[str, Any]:
 
 def facts(work: Replay, case: Case, tallies: list[Mapping[str, Any]]) -> dict[str, Any]:
     """As the phase has them, of tallies of all ranks; JSON-able."""
-    from fsmatrix.suite.workloads.replay.facts import facts_of
+    from fsmatrix.suite.workloads.replay import facts_of
     from fsmatrix.suite.workloads.streams.replay.outcomes import Counts
 
     summed: dict[str, Any] = {}

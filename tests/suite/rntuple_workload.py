@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
-from fsmatrix.suite.workloads.streams.lhcb import events as generator
+from fsmatrix.suite.workloads.streams.lhcb import analysis as generator
 from fsmatrix.suite.workloads.streams.lhcb import program
+from fsmatrix.suite.workloads.streams.lhcb.analysis import TREE
 from fsmatrix.suite.workloads.streams.lhcb.program import MARK, Request
-from fsmatrix.suite.workloads.streams.lhcb.selection import TREE
 from tests.suite.running import fsmatrix
 from tests.waiting import PATIENCE
 

@@ -18,7 +18,7 @@ from fsmatrix.suite.run import environment
 from fsmatrix.suite.run.assemble import Settings
 from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.session.client.client import START_SECONDS, Session
+from fsmatrix.suite.session.client import START_SECONDS, Session
 from fsmatrix.suite.session.messages import StepAnswer, StepCommand, in_rows
 from fsmatrix.suite.session.programs import StopFlag
 from fsmatrix.suite.session.survey import Where, addressed

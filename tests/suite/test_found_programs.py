@@ -23,7 +23,7 @@ from fsmatrix.suite.launchers.srun import Srun
 from fsmatrix.suite.oltp.account import Account, OltpError
 from fsmatrix.suite.registry import ENGINES
 from fsmatrix.suite.session import programs
-from fsmatrix.traces.capture import program as capture
+from fsmatrix.traces.capture import strace as capture
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
@@ -101,16 +101,16 @@ STARTS = re.compile(
 BY_PATH = {  # modules that start programs, by a path that `tools.find` or this Python gave
     *("backends/ceph/trees.py", "backends/daos/bindings.py"),
     *("backends/daos/libraries.py", "traces/importing/darshan.py"),  # sys.executable
-    *("backends/local/mounts/cleaner.py", "suite/oltp/server.py", "suite/oltp/clients.py"),
+    *("backends/local/cleaner.py", "suite/oltp/server.py", "suite/oltp/clients.py"),
     *(
-        "backends/local/mounts/client_mount.py",
+        "backends/local/own_mounts.py",
         "backends/system/tools.py",
         "backends/testbed/daemons.py",
     ),
     *("slurm/slurm.py", "suite/engines/base.py", "suite/launchers/mpirun.py"),
-    *("suite/launchers/base.py", "suite/oltp/rows.py", "suite/session/client/client.py"),
-    *("suite/session/players/subprocess_player.py", "suite/session/programs.py"),
-    "traces/capture/program.py",
+    *("suite/launchers/base.py", "suite/oltp/rows.py", "suite/session/client.py"),
+    *("suite/session/players.py", "suite/session/programs.py"),
+    "traces/capture/strace.py",
 }
 
 

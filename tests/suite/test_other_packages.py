@@ -20,7 +20,7 @@ import pytest
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.results.files.store import Store
-from fsmatrix.traces.reader import opened
+from fsmatrix.traces.tracefile import opened
 from tests.suite import acme
 from tests.suite.running import FSMATRIX
 from tests.waiting import PATIENCE

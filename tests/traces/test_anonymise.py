@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.cli import main as cli
 from fsmatrix.traces.model import Header, Operation, Thread, TraceError
-from fsmatrix.traces.reader import opened
-from fsmatrix.traces.writer import Pseudonyms, anonymise, writing
+from fsmatrix.traces.tracefile import Pseudonyms, anonymise, opened, writing
 
 NAMES = (
     b"projectSaturn/merger.docx",

@@ -18,8 +18,7 @@ import pytest
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.traces.model import BLOCK, COLUMNS, UNKNOWN, Header, Operation, Thread, TraceError
-from fsmatrix.traces.reader import opened
-from fsmatrix.traces.writer import Handles, TraceWriter, writing
+from fsmatrix.traces.tracefile import Handles, TraceWriter, opened, writing
 from tests import peak
 from tests.waiting import PATIENCE
 
@@ -257,9 +256,9 @@ import sys
 from pathlib import Path
 import numpy as np
 from fsmatrix.traces.model import COLUMNS, Header
-from fsmatrix.traces.reader import opened
+from fsmatrix.traces.tracefile import opened
 from fsmatrix.traces.model import BLOCK
-from fsmatrix.traces.writer import writing
+from fsmatrix.traces.tracefile import writing
 path = Path(sys.argv[1])
 with writing(path) as trace:
     trace.slot(trace.file(b"a", 1))
@@ -293,7 +292,7 @@ import resource, signal, sys
 from pathlib import Path
 import numpy as np
 from fsmatrix.traces.model import COLUMNS, Header
-from fsmatrix.traces.writer import writing
+from fsmatrix.traces.tracefile import writing
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:

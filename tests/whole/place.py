@@ -27,7 +27,7 @@ from fsmatrix.backends.testbed import ceph_testbed as ceph
 from fsmatrix.backends.testbed import daos_testbed as daos
 from fsmatrix.results.process import Process
 from fsmatrix.slurm import testbed as slurm
-from fsmatrix.suite.session.client import orphaned_sessions
+from fsmatrix.suite.session import orphaned_sessions
 from tests.whole.leftovers import loop_devices
 
 TOKEN = "FSMATRIX_TESTS"  # environment variable: the folder of the run that a process is of

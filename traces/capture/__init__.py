@@ -1,4 +1,4 @@
 """Captures: a program runs under strace, and what strace writes becomes a trace.
 
-From outside: `program` (runs a command), `strace` (reads texts, of other people too).
+From outside: `strace` (runs a command; reads texts, of other people too).
 """

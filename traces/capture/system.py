@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fsmatrix.backends.player.ops import Kind
-from fsmatrix.traces.capture.files import Files
-from fsmatrix.traces.capture.processes import Descriptors, Folder, OpenFile, Table, Task
+from fsmatrix.traces.capture.processes import Descriptors, Files, Folder, OpenFile, Table, Task
 from fsmatrix.traces.capture.text import AT_FDCWD, MASK, Call, Malformed, stated
 from fsmatrix.traces.model import (
     BLOCK,
@@ -25,7 +24,7 @@ from fsmatrix.traces.model import (
     name_problem,
     normal,
 )
-from fsmatrix.traces.writer import TraceWriter
+from fsmatrix.traces.tracefile import TraceWriter
 
 # Operations in the order of their issue, whatever the order in which they ended.
 

@@ -18,8 +18,7 @@ from fsmatrix.results.files import safefile
 from fsmatrix.results.registry import Registry
 from fsmatrix.traces.capture.system import NO_FOLDER
 from fsmatrix.traces.model import ABSENT, MOST_BYTES, MOST_OFFSET, Header, TraceError, shown
-from fsmatrix.traces.reader import MOST_FILES
-from fsmatrix.traces.writer import Handles, TraceWriter, writing
+from fsmatrix.traces.tracefile import MOST_FILES, Handles, TraceWriter, writing
 
 MOST_LINE = 1 << 16  # bytes; a path has 4095
 MOST_DIGITS = 20  # of a number: 2^64 has as many

@@ -37,7 +37,7 @@ from fsmatrix.traces.model import (
     Thread,
     TraceError,
 )
-from fsmatrix.traces.writer import TraceWriter
+from fsmatrix.traces.tracefile import TraceWriter
 
 # Lines of blkparse in its default format: `DEVICE CPU SEQUENCE TIME PROCESS ACTION RWBS ...`.
 

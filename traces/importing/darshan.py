@@ -35,7 +35,7 @@ from fsmatrix.traces.importing.base import (
 from fsmatrix.traces.importing.dbench import Names
 from fsmatrix.traces.importing.dxt import MODULES, SEGMENT
 from fsmatrix.traces.model import MOST_OFFSET, Header, Operation, Thread, TraceError
-from fsmatrix.traces.writer import TraceWriter
+from fsmatrix.traces.tracefile import TraceWriter
 
 READER = "fsmatrix.traces.importing.dxt"
 MAGIC = 6567223  # of a log of Darshan 3, after 8 bytes with its version

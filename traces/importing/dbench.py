@@ -39,7 +39,7 @@ from fsmatrix.traces.model import (
     name_problem,
     normal,
 )
-from fsmatrix.traces.writer import TraceWriter
+from fsmatrix.traces.tracefile import TraceWriter
 
 OK = frozenset({"NT_STATUS_OK", "0x00000000", "0x0", "SUCCESS"})
 CREATING = 2  # disposition FILE_CREATE

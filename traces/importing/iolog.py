@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.traces.importing.base import (
     COARSE,
     MILLISECOND,
@@ -32,7 +32,7 @@ from fsmatrix.traces.importing.base import (
 )
 from fsmatrix.traces.importing.dbench import Names
 from fsmatrix.traces.model import NO_TIMES, Header, Operation, Thread
-from fsmatrix.traces.writer import TraceWriter
+from fsmatrix.traces.tracefile import TraceWriter
 
 HEADS: Mapping[bytes, int] = {b"fio version 2 iolog": 2, b"fio version 3 iolog": 3}
 MICROSECOND = 1_000  # ns

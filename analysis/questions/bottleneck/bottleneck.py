@@ -13,7 +13,7 @@ at a few per cent of what it can do as soon as one request is there at any momen
 shows that it is at it.  Below a limit in bytes per second an always busy device may be at that of
 its operations.
 
-What a run used is in the campaign file (COLUMNS: results/files/campaign/usage.py); of an older one
+What a run used is in the campaign file (USAGE_COLUMNS of results/files/rows.py); of an older one
 run files are read, if told where, else only the finding `cpu-saturated` tells of a full CPU.
 """
 
@@ -48,8 +48,8 @@ from fsmatrix.analysis.questions.bottleneck.result import (
 )
 from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.analysis.units import Level, Unit
-from fsmatrix.results.files.campaign.usage import COLUMNS, Usage, of_phase
-from fsmatrix.results.files.run import recordcheck
+from fsmatrix.results.files import runfile
+from fsmatrix.results.files.rows import USAGE_COLUMNS, Usage, usage_of
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
@@ -69,7 +69,9 @@ def of_campaign(ds: xr.Dataset) -> dict[Name, Usage]:
     data = rows(ds)
     names = list(zip(data["run_id"].tolist(), data["phase"].tolist(), strict=True))
     columns = {
-        name: data[name].astype(np.float64).tolist() for name in COLUMNS if name in data.columns
+        name: data[name].astype(np.float64).tolist()
+        for name in USAGE_COLUMNS
+        if name in data.columns
     }
     usages = {
         name: Usage(**{column: values[i] for column, values in columns.items()})
@@ -98,8 +100,8 @@ def of_store(
             continue
         try:
             for phase in record.phases:
-                usages[run_id, phase.name] = of_phase(record, phase)
-        except recordcheck.NONSENSE as error:
+                usages[run_id, phase.name] = usage_of(record, phase)
+        except runfile.NONSENSE as error:
             if left_out is not None:
                 left_out.append(ResultError(store.path(run_id), f"its counters: {error}"))
     return usages
@@ -110,7 +112,7 @@ def read_or_none(store: Store, run_id: str, left_out: list[ResultError]) -> RunR
     if run_id not in store:
         return None
     try:
-        return recordcheck.read(store.path(run_id))
+        return runfile.read_checked(store.path(run_id))
     except ResultError as error:
         left_out.append(error)
         return None

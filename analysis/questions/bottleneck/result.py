@@ -13,7 +13,7 @@ from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import Unit
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:

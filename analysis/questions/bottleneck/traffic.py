@@ -25,8 +25,8 @@ from fsmatrix.analysis.questions.bottleneck import bottleneck
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_runs
 from fsmatrix.analysis.units import Level, Unit
-from fsmatrix.results.evidence.values import Json
-from fsmatrix.results.files.run.recordcheck import NONSENSE
+from fsmatrix.results.evidence.stored import Json
+from fsmatrix.results.files.runfile import NONSENSE
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord, window

@@ -29,7 +29,7 @@ from fsmatrix.analysis.questions.models.model import (
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.medians import LEVEL
 from fsmatrix.analysis.units import Level, Unit, text
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -34,7 +34,7 @@ from fsmatrix.analysis.stats.estimates import medians
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, SMALLEST, Floats
 from fsmatrix.analysis.stats.estimates.runs import Runs, paired
 from fsmatrix.analysis.units import brief
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 Kind = Literal["interval", "range", "one session", "none"]
 Design = Literal["paired by block", "independent"]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import scipy
 
 from fsmatrix.analysis.stats.estimates.medians import Floats
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 # Hartigan's dip test of one mode.
 #

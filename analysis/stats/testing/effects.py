@@ -22,7 +22,7 @@ from fsmatrix.analysis.stats.testing import anova
 from fsmatrix.analysis.stats.testing.anova import Term
 from fsmatrix.analysis.stats.testing.tests import ALPHA, correct
 from fsmatrix.analysis.units import brief, p_text
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 Stratum = Literal["between attachments", "within attachments"]
 REMEDIES: dict[Stratum, str] = {  # where nothing is left to test against

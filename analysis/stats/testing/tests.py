@@ -17,7 +17,7 @@ import scipy
 
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Floats
 from fsmatrix.analysis.units import p_text
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 Correction = Literal["max-t", "holm", "benjamini-hochberg", "none"]  # the first needs blocks
 MOST_EXACT = 50  # values on a side, without ties; more are approximated

@@ -16,7 +16,7 @@ from fsmatrix.analysis.stats.repetitions import Repetitions
 from fsmatrix.analysis.stats.testing import signflips, tests
 from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
 from fsmatrix.analysis.stats.words import Certainty
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 
 Kind = Literal["faster", "slower", "no difference", "too few", "no data"]
 CERTAINTY: dict[Kind, Certainty] = {

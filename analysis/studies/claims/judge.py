@@ -3,7 +3,7 @@
 "k of m cells" is a partial conjunction (Benjamini and Heller, Biometrics 64, 2008): the p that
 fewer than k of m statements are true is (m - k + 1) times the k-th smallest p.  k = m is the
 intersection-union test, k = 1 Bonferroni's.  Every cell inside needs k = m; that it fails needs
-one cell outside, k = 1, or the mean of all cells outside (together.py).  Nothing is assumed about
+one cell outside, k = 1, or the mean of all cells outside (cells.py).  Nothing is assumed about
 how the cells depend on each other.
 """
 

@@ -22,7 +22,7 @@ from fsmatrix.analysis.studies.claims.judge import (
 )
 from fsmatrix.analysis.studies.claims.study import Claim, Quantifier, StudyFile
 from fsmatrix.analysis.units import number
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import fsmatrix.results
 from fsmatrix.analysis.data.factors import NUMERIC, ROLES
 from fsmatrix.analysis.units import METRICS, Level, is_size
 from fsmatrix.results.files import safefile
-from fsmatrix.results.files.campaign.usage import COLUMNS
+from fsmatrix.results.files.rows import USAGE_COLUMNS
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.units import parse_size
 
@@ -260,7 +260,7 @@ def load(name: str) -> StudyFile:
 
 def faults(study: StudyFile) -> Iterator[Fault]:
     """What the schema cannot see: metrics, factors and levels that the study does not know."""
-    metrics = (*METRICS, *COLUMNS, *study.metrics)
+    metrics = (*METRICS, *USAGE_COLUMNS, *study.metrics)
     factors = tuple(dict.fromkeys([*ROLES, *study.factors]))
     seen: set[str] = set()
     for i, claim in enumerate(study.claims):

@@ -29,7 +29,7 @@ from fsmatrix.analysis.studies.io500.submissions import (
     Submission,
 )
 from fsmatrix.analysis.units import MISSING, brief, number
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.formats.io500_text import PHASES
 
 if TYPE_CHECKING:

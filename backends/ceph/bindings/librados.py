@@ -25,7 +25,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.capi import Abandoned, CephError, bounded, harmless
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 
 # Objects of one pool and namespace, for small things: markers, checks, clean-up.
 #

@@ -31,19 +31,16 @@ from fsmatrix.backends.cache import RESIDUE
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import journal
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import images, provenance
+from fsmatrix.backends.local import images, own_mounts, provenance
 from fsmatrix.backends.local.devices import claims, emulated
 from fsmatrix.backends.local.devices.claims import Disk, disk_of
 from fsmatrix.backends.local.devices.emulated import Rates
-from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.provenance import PAGES, Filesystem, local_deployment
 from fsmatrix.backends.system import devices, tools
 from fsmatrix.backends.system.cgroups import Limits
 from fsmatrix.backends.system.files import residency_method, resident_of_device
 from fsmatrix.backends.system.workfolder import remove_tree
-from fsmatrix.results.evidence.stored import read
-from fsmatrix.results.evidence.target import DURABLE, NONE, WRITE_BACK, Deployment
-from fsmatrix.results.evidence.values import (
+from fsmatrix.results.evidence.stored import (
     Json,
     JsonObject,
     Level,
@@ -51,9 +48,11 @@ from fsmatrix.results.evidence.values import (
     inside,
     mapping,
     positive,
+    read,
     text,
     whole,
 )
+from fsmatrix.results.evidence.target import DURABLE, NONE, WRITE_BACK, Deployment
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize, format_size
 
@@ -285,14 +284,14 @@ class Device(Backend):
     @classmethod
     def check(cls) -> Availability:
         """Root, and the program that knows signatures."""
-        reason = mounting.root_refusal() or tools.missing("wipefs")
+        reason = own_mounts.root_refusal() or tools.missing("wipefs")
         return Availability(
             not reason, f"kernel {os.uname().release}" if not reason else "", reason
         )
 
     def refusal(self) -> str:
         """Why the device may not be overwritten."""
-        if mounting.root_refusal():
+        if own_mounts.root_refusal():
             return ""
         if self._chosen.emulated:
             return refusal()

@@ -25,16 +25,14 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof
 from fsmatrix.backends.journal.journal import DATA, Journal
 from fsmatrix.backends.journal.proof import Facts, Kind, NotProvenOurs, OwnershipScope, Stage
-from fsmatrix.backends.local import images
+from fsmatrix.backends.local import images, own_mounts
 from fsmatrix.backends.local.directory import DirectoryOptions
 from fsmatrix.backends.local.ext import Ext4
 from fsmatrix.backends.local.local import MKFS_DEADLINE, OWN_NEEDS, USABLE_SHARE, LocalBackend
-from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.xfs import Xfs
 from fsmatrix.backends.system import cgroups, devices, mounts, tools
 from fsmatrix.backends.system.cgroups import Limits
-from fsmatrix.results.evidence.stored import Stored, read
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject, Stored, read
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.units import PositiveSize
 
@@ -285,7 +283,7 @@ def _part(options: EmulatedOptions, adapter: str, number: int, context: Provisio
     try:
         images.forbid_discard(device)
         tools.run(system.mkfs(device, str(uuid.uuid4()), ()), deadline=MKFS_DEADLINE)
-        point = mounting.new_point(context.state, context.journal)
+        point = own_mounts.new_point(context.state, context.journal)
     except BaseException:
         images.detach(device, context.journal, adapter)
         raise
@@ -304,7 +302,7 @@ def mount(adapter: Adapter, target: str, journal: Journal) -> None:
             f"cannot be reached from {socket.gethostname()}"
         )
     for part in adapter.parts:
-        mounting.mount_at(journal, adapter.filesystem, part.device, Path(part.point), "")
+        own_mounts.mount_at(journal, adapter.filesystem, part.device, Path(part.point), "")
     for part in adapter.parts:
         impose(part.device, Limits(**adapter.device_limits), journal)
     impose(adapter.device, Limits(**adapter.adapter_limits), journal)
@@ -320,7 +318,7 @@ def unmount(adapter: Adapter, journal: Journal) -> None:
         [
             *(partial(lift, device, journal) for device in limited),
             *(
-                partial(mounting.unmount_at, journal, part.device, Path(part.point))
+                partial(own_mounts.unmount_at, journal, part.device, Path(part.point))
                 for part in adapter.parts
             ),
         ]
@@ -335,7 +333,7 @@ def release(adapter: Adapter, journal: Journal) -> None:
 
 def _detach(device: str, image: str, parts: Sequence[Part], journal: Journal) -> None:
     for part in reversed(parts):
-        mounting.remove_point(Path(part.point), journal)
+        own_mounts.remove_point(Path(part.point), journal)
         images.detach(part.device, journal, device)
     images.detach(device, journal, image)
 

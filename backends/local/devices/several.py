@@ -40,8 +40,8 @@ from fsmatrix.backends.system.files import expand
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.system.trusted import shared_refusal
 from fsmatrix.backends.system.workfolder import remove_tree
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, positive, text, texts
 from fsmatrix.results.evidence.target import NONE, Deployment, EmulatedDevices
-from fsmatrix.results.evidence.values import Json, JsonObject, Level, positive, text, texts
 
 # Directories that the user names, each on a device of its own: ours are made in them.
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from fsmatrix.results.evidence.values import inside
+from fsmatrix.results.evidence.stored import inside
 from fsmatrix.results.formats.base import (
     Format,
     Note,

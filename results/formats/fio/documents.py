@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from fsmatrix.results.evidence.values import Json, JsonObject
+from fsmatrix.results.evidence.stored import Json, JsonObject
 from fsmatrix.results.formats.base import Note, ParseError
 
 MARK = re.compile(r'"fio version"\s*:')

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fsmatrix.results import histogram
-from fsmatrix.results.evidence.stored import Stored
-from fsmatrix.results.evidence.values import JsonObject, inside
+from fsmatrix.results.evidence.stored import JsonObject, Stored, inside
 from fsmatrix.results.formats.base import agrees
 from fsmatrix.results.record import FSYNC, Latency
 

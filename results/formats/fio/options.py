@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from fsmatrix.results.evidence.values import JsonObject, Level, Scalar, inside
+from fsmatrix.results.evidence.stored import JsonObject, Level, Scalar, inside
 from fsmatrix.results.formats.base import Note
 from fsmatrix.results.formats.fio.documents import Document
 from fsmatrix.results.formats.fio.job import DIRECTIONS, Job, is_set, kb_base, seconds_of, size_of

@@ -29,8 +29,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.results.evidence.stored import Stored, read
-from fsmatrix.results.evidence.values import inside
+from fsmatrix.results.evidence.stored import Stored, inside, read
 from fsmatrix.results.formats.base import Note, Parsed
 from fsmatrix.results.formats.fio.job import (
     DIRECTIONS,

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from fsmatrix.results import iterations
-from fsmatrix.results.evidence.values import inside
+from fsmatrix.results.evidence.stored import inside
 from fsmatrix.results.formats.base import Note, ParseError, shared_facts, totals
 from fsmatrix.results.formats.ior.as_text import BANNER, MUST, RankTimes, put_option
 from fsmatrix.results.formats.ior.model import (

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fsmatrix.results import iterations
-from fsmatrix.results.evidence.values import Json
+from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.formats.base import Note, Parsed, ParseError, agrees, totals
 from fsmatrix.results.formats.ior.model import (
     KIB,

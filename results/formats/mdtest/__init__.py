@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from fsmatrix.results import iterations
-from fsmatrix.results.evidence.values import Json, Scalar
+from fsmatrix.results.evidence.stored import Json, Scalar
 from fsmatrix.results.formats.base import (
     Format,
     Note,

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fsmatrix.results.evidence.values import Scalar
+from fsmatrix.results.evidence.stored import Scalar
 
 # letter -> name in the words of the workload, and what follows it
 FLAGS: dict[str, str] = {

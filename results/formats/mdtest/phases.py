@@ -21,7 +21,7 @@ from statistics import fmean
 import numpy as np
 
 from fsmatrix.results import iterations
-from fsmatrix.results.evidence.values import Json, Scalar
+from fsmatrix.results.evidence.stored import Json, Scalar
 from fsmatrix.results.formats.base import Note, agrees, is_older, totals
 from fsmatrix.results.formats.mdtest.argv import UNREADABLE, Tree
 from fsmatrix.results.formats.mdtest.text import (

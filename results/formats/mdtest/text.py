@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from fsmatrix.results.evidence.values import Scalar
+from fsmatrix.results.evidence.stored import Scalar
 from fsmatrix.results.formats.base import ParseError, agrees, apart
 from fsmatrix.results.formats.mdtest.argv import UNREADABLE, parse_command
 

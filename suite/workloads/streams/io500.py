@@ -18,8 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from fsmatrix.backends.player.ops import OP, Chunk, Chunks, Flag, Kind, Place
-from fsmatrix.results.evidence.stored import Stored, read
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject, Stored, read
 from fsmatrix.suite.workloads.streams import metadata, pattern
 
 STAMP = "timestampfile"  # find looks for what is newer

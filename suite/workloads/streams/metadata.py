@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.backends.player.ops import OP, Chunk, Chunks, CountingChunks, Flag, Kind, Place
-from fsmatrix.results.evidence.stored import Stored, read
-from fsmatrix.results.evidence.values import JsonObject
-from fsmatrix.suite.workloads.streams.ahead import prefetch
-from fsmatrix.suite.workloads.streams.arrivals import Arrivals, Schedule
+from fsmatrix.results.evidence.stored import JsonObject, Stored, read
+from fsmatrix.suite.workloads.streams.chunks import Arrivals, Schedule, prefetch
 from fsmatrix.suite.workloads.streams.pattern import owner_of
 
 CHUNK_OPS = 1 << 16

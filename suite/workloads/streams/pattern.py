@@ -33,10 +33,8 @@ from fsmatrix.backends.player.ops import (
     permuted,
     salt,
 )
-from fsmatrix.results.evidence.stored import Stored, read
-from fsmatrix.results.evidence.values import JsonObject
-from fsmatrix.suite.workloads.streams.ahead import prefetch
-from fsmatrix.suite.workloads.streams.arrivals import Arrivals, Schedule
+from fsmatrix.results.evidence.stored import JsonObject, Stored, read
+from fsmatrix.suite.workloads.streams.chunks import Arrivals, Schedule, prefetch
 
 CHUNK_OPS = 1 << 15
 # in an open loop what is due between two chunks waits some 200 us: these are to be rare, and where

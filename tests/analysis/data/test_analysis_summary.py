@@ -19,7 +19,7 @@ from fsmatrix.analysis.draw import panels
 from fsmatrix.analysis.report import report
 from fsmatrix.analysis.report.terminal import doubts, in_terminal, usual_tables
 from fsmatrix.cli.progress import Terminal
-from fsmatrix.results.files.hdf5 import schema
+from fsmatrix.results.files import schema
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.record import Finding, RunRecord
 from tests.analysis import campaigns

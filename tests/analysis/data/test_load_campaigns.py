@@ -20,10 +20,10 @@ from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.studies import flash
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.evidence.stored import read
-from fsmatrix.results.files.campaign.campaignread import entries, reading
-from fsmatrix.results.files.campaign.merge import writing
-from fsmatrix.results.files.campaign.usage import COLUMNS
-from fsmatrix.results.files.hdf5 import schema
+from fsmatrix.results.files import schema
+from fsmatrix.results.files.campaignfile import writing
+from fsmatrix.results.files.campaignread import entries, reading
+from fsmatrix.results.files.rows import USAGE_COLUMNS
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.record import RunRecord
 from tests.analysis import campaigns
@@ -152,9 +152,9 @@ def test_an_older_schema_is_upgraded_and_joins_with_the_newest(
 
 
 def before_usage(path: Path) -> Path:
-    """The file as it was before campaign files had rates and shares (campaign/usage.py)."""
+    """The file as it was before campaign files had rates and shares (results/files/rows.py)."""
     with h5py.File(path, "a") as file:
-        for name in COLUMNS:
+        for name in USAGE_COLUMNS:
             del file[name]
     return path
 
@@ -164,7 +164,7 @@ def test_a_file_from_before_the_usage_columns_opens_without_them(tmp_path: Path)
     for lazy in (False, True):
         ds = load.open_campaign(old, lazy=lazy)
         assert ds.attrs["schema_version"] == schema.SCHEMA_VERSION
-        assert not set(COLUMNS) & set(ds.variables)
+        assert not set(USAGE_COLUMNS) & set(ds.variables)
         assert [cell.runs for cell in summarise(ds).cells] == [2]
         with pytest.raises(ValueError, match="no cpu_user, cpu_system, cpu_iowait, cpu_idle in"):
             flash.cpu(ds)

@@ -15,7 +15,7 @@ from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.draw.charts import TOO_FEW, why_absent
 from fsmatrix.analysis.questions.tails import tails
 from fsmatrix.results.audits import judged
-from fsmatrix.results.evidence.openloop import OpenLoop
+from fsmatrix.results.evidence.workloads import OpenLoop
 from fsmatrix.results.record import RunRecord
 from tests.analysis import campaigns
 

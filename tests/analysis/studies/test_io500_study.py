@@ -165,9 +165,9 @@ def test_the_most_telling_name_counts(tmp_path: Path) -> None:
 
 
 def test_families_with_as_many_client_nodes_stand_beside_each_other(tmp_path: Path) -> None:
-    for number, family in enumerate(("DAOS", "Lustre", "CephFS"), 1):
+    for number, name in enumerate(("DAOS", "Lustre", "CephFS"), 1):
         place = f"U/s{number}/scratch/2023/submission-1"
-        submission(tmp_path, place, summary(values(number)), 10, filesystem_type=family)
+        submission(tmp_path, place, summary(values(number)), 10, filesystem_type=name)
     (axes,) = chart.draw(study(tmp_path), 0).axes
     places = sorted(float(np.asarray(drawn.get_offsets())[0, 0]) for drawn in axes.collections)
     assert len(places) == 3

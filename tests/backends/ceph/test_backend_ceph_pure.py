@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from fsmatrix.backends import base
 from fsmatrix.backends.access import CephfsAccess, PathAccess, RadosAccess
-from fsmatrix.backends.ceph import mounts
+from fsmatrix.backends.ceph import ceph_state, facts, mounts
 from fsmatrix.backends.ceph.bindings.librados import TIMEOUT, Login
 from fsmatrix.backends.ceph.libcephfs import Libcephfs
 from fsmatrix.backends.ceph.options import (
@@ -22,10 +22,8 @@ from fsmatrix.backends.ceph.options import (
     RadosOptions,
 )
 from fsmatrix.backends.ceph.rados import Rados
-from fsmatrix.backends.ceph.state import facts, health, network
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.local import provenance
-from fsmatrix.backends.local.mounts import mounting
+from fsmatrix.backends.local import own_mounts, provenance
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount
 
@@ -209,7 +207,7 @@ def test_another_access_is_a_mistake() -> None:
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "find", lambda name: None)
-    monkeypatch.setattr(mounting, "root_refusal", lambda: "")
+    monkeypatch.setattr(own_mounts, "root_refusal", lambda: "")
     for name, program, package in (
         ("cephfs-fuse", "ceph-fuse", "ceph-fuse"),
         ("cephfs-kernel", "mount.ceph", "ceph-common"),
@@ -217,7 +215,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         usable = base.load(name).check()
         assert not usable.ok
         assert f"{program} is missing: package {package}" in usable.reason
-    monkeypatch.setattr(mounting, "kernel_refusal", lambda fstype: f"no {fstype} in this kernel")
+    monkeypatch.setattr(own_mounts, "kernel_refusal", lambda fstype: f"no {fstype} in this kernel")
     assert "no ceph in this kernel" in base.load("cephfs-kernel").check().reason
 
 
@@ -269,7 +267,7 @@ def status(checks: dict[str, tuple[str, str]], groups: dict[str, int], **more: A
     ],
 )
 def test_ailments(answer: Any, expected: list[str]) -> None:
-    assert health.ailments(answer) == expected
+    assert ceph_state.ailments(answer) == expected
 
 
 @pytest.mark.parametrize(
@@ -285,7 +283,7 @@ def test_ailments(answer: Any, expected: list[str]) -> None:
     ],
 )
 def test_what_is_quiet(state: dict[str, Any], quiet: bool) -> None:
-    assert health.is_quiet(state) is quiet
+    assert ceph_state.is_quiet(state) is quiet
 
 
 @pytest.mark.parametrize(
@@ -312,7 +310,7 @@ def test_secrets_are_left_out(option: str, left_out: bool) -> None:
 
 # -- counters ---------------------------------------------------------------------------------
 def test_bytes_over_the_loopback_interface_are_not_counted() -> None:
-    assert network.counters(["127.0.0.1"]) == {}
+    assert ceph_state.counters(["127.0.0.1"]) == {}
     assert provenance.interfaces(()) == ()
 
 
@@ -331,7 +329,7 @@ def test_bytes_are_counted_on_the_interface_that_is_used(
     monkeypatch.setattr(provenance, "_source", ways.__getitem__)
     provenance.interfaces.cache_clear()
     counted = {"network_received_bytes": 100.0, "network_sent_bytes": 100.0}
-    assert network.counters(["192.0.2.1"]) == counted
-    assert network.counters(["192.0.2.1", "192.0.2.7"]) == {}  # one is this machine's own
-    assert network.counters(["198.51.100.1"]) == {}  # no route
+    assert ceph_state.counters(["192.0.2.1"]) == counted
+    assert ceph_state.counters(["192.0.2.1", "192.0.2.7"]) == {}  # one is this machine's own
+    assert ceph_state.counters(["198.51.100.1"]) == {}  # no route
     provenance.interfaces.cache_clear()

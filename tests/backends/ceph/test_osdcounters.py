@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from fsmatrix.backends.ceph import ceph_state, facts
 from fsmatrix.backends.ceph.bindings.librados import Login
-from fsmatrix.backends.ceph.state import facts, network
 from fsmatrix.backends.testbed.ceph_testbed import CephTestbed, CephTestbedOptions, down, up
 from tests.waiting import PATIENCE
 
@@ -32,12 +32,12 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CephTestbed]:
 def login(bed: CephTestbed) -> Iterator[Login]:
     login = Login(bed.conf, bed.user, bed.keyring)
     yield login
-    network.forget(login)
+    ceph_state.forget(login)
 
 
 def looked(bed: CephTestbed, login: Login) -> dict[str, float]:
     with bed.cluster() as cluster:
-        return network.counters(facts.addresses(cluster), login)
+        return ceph_state.counters(facts.addresses(cluster), login)
 
 
 def test_clients_bytes_are_counted_once_and_devices_bytes_with_all_copies(
@@ -65,7 +65,7 @@ def test_clients_bytes_are_counted_once_and_devices_bytes_with_all_copies(
 
 def test_without_a_login_nothing_is_asked(bed: CephTestbed) -> None:
     with bed.cluster() as cluster:
-        assert network.counters(facts.addresses(cluster)) == {}
+        assert ceph_state.counters(facts.addresses(cluster)) == {}
 
 
 def test_in_the_background_only_a_share_of_the_looks_is_taken(
@@ -78,7 +78,7 @@ def test_in_the_background_only_a_share_of_the_looks_is_taken(
     def look() -> None:
         deadline = time.monotonic() + PATIENCE
         while len(seen) < 2 and time.monotonic() < deadline:
-            told = network.counters(addresses, login)
+            told = ceph_state.counters(addresses, login)
             seen.add(("network_sent_bytes" in told, "server_device_read_bytes" in told))
 
     thread = threading.Thread(target=look)
@@ -93,16 +93,16 @@ def test_an_osd_that_does_not_answer_is_left_alone_and_nothing_is_guessed(
 ) -> None:
     with bed.cluster() as cluster:
         addresses = facts.addresses(cluster)
-    assert network.counters(addresses, login)
+    assert ceph_state.counters(addresses, login)
     bed.stop("osd.1")
     try:
-        assert network.counters(addresses, login) == {}
-        assert login not in network.kept()
+        assert ceph_state.counters(addresses, login) == {}
+        assert login not in ceph_state.kept()
     finally:
         bed.resume("osd.1")
-    assert network.counters(addresses, login) == {}  # not asked again at once
-    network.forget(login)
-    assert network.counters(addresses, login)["network_counting_osds"] == 2
+    assert ceph_state.counters(addresses, login) == {}  # not asked again at once
+    ceph_state.forget(login)
+    assert ceph_state.counters(addresses, login)["network_counting_osds"] == 2
 
 
 def test_an_osd_that_counts_anew_is_no_difference(bed: CephTestbed, login: Login) -> None:
@@ -111,11 +111,11 @@ def test_an_osd_that_counts_anew_is_no_difference(bed: CephTestbed, login: Login
         with cluster.ioctx(bed.pools["rados"], namespace="n") as pool:
             for number in range(8):
                 pool.write_full(f"o{number}", b"x" * MIB)
-    assert network.counters(addresses, login)
+    assert ceph_state.counters(addresses, login)
     bed.kill("osd.0")
     bed.restart("osd.0")
     bed.wait_clean(60)
-    assert "network_sent_bytes" not in network.counters(addresses, login)
+    assert "network_sent_bytes" not in ceph_state.counters(addresses, login)
 
 
 def test_emulated_drives_are_flash_to_the_osds(bed: CephTestbed) -> None:

@@ -15,8 +15,8 @@ from fsmatrix.backends import base
 from fsmatrix.backends.access import DfsAccess, PathAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import containers, libraries, rollback
-from fsmatrix.backends.daos.dfs import DaosDfs
 from fsmatrix.backends.daos.levels import Shape
+from fsmatrix.backends.daos.native import DaosDfs
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.suite.campaign.settings import Source

@@ -14,7 +14,7 @@ from fsmatrix.backends import base
 from fsmatrix.backends.access import DaosAccess
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import containers
-from fsmatrix.backends.daos.objects import DaosObjects
+from fsmatrix.backends.daos.native import DaosObjects
 from fsmatrix.backends.daos.tools import Client
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsmatrix.backends.access import DfsAccess
-from fsmatrix.backends.daos import state
-from fsmatrix.backends.daos.dfs import DaosDfs
+from fsmatrix.backends.daos import daos_state
+from fsmatrix.backends.daos.native import DaosDfs
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
 from tests.backends.daos_standin import DATA, details
@@ -26,13 +26,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     calls: list[list[str]] = []
 
     def run(argv: list[str], deadline: float) -> tools.Ran:
-        assert deadline == state.METRICS_TIMEOUT
+        assert deadline == daos_state.METRICS_TIMEOUT
         calls.append(argv)
         return tools.Ran(tuple(argv), 0, TEXT, "")
 
     monkeypatch.setattr(tools, "find", lambda name: f"/opt/bin/{name}")
     monkeypatch.setattr(tools, "run", run)
-    monkeypatch.setattr(state, "_resting", {})
+    monkeypatch.setattr(daos_state, "_resting", {})
     return calls
 
 
@@ -56,7 +56,7 @@ def test_engines_on_loopback_count(asked: list[list[str]]) -> None:
         {"servers": ["127.0.0.1", "192.0.2.7"]},
         {"servers": ["127.0.0.1", "no address"]},
         {"servers": []},
-        {"engines": state.MOST_ENGINES + 1},
+        {"engines": daos_state.MOST_ENGINES + 1},
     ],
 )
 def test_nobody_is_asked_elsewhere(asked: list[list[str]], more: dict[str, object]) -> None:
@@ -86,13 +86,13 @@ def test_an_engine_that_cannot_be_read_is_left_alone(
 
 
 def test_another_pool_is_not_counted() -> None:
-    assert state.parse_metrics(TEXT.splitlines(), "ff6ff23a-6e5a-4176-9b65-53bbfd6da1d9") == {}
+    assert daos_state.parse_metrics(TEXT.splitlines(), "ff6ff23a-6e5a-4176-9b65-53bbfd6da1d9") == {}
 
 
 @given(st.integers(0, len(TEXT)), st.text(max_size=30))
 def test_damage_adds_nothing(begin: int, foreign: str) -> None:
     """Cut off or overwritten: sums of what can be read, never an error."""
-    whole = state.parse_metrics(TEXT.splitlines(), POOL)
-    cut = state.parse_metrics(TEXT[:begin].split("\n")[:-1], POOL)
+    whole = daos_state.parse_metrics(TEXT.splitlines(), POOL)
+    cut = daos_state.parse_metrics(TEXT[:begin].split("\n")[:-1], POOL)
     assert all(cut[name] <= whole[name] for name in cut)
-    state.parse_metrics((TEXT[:begin] + foreign).splitlines(), POOL)
+    daos_state.parse_metrics((TEXT[:begin] + foreign).splitlines(), POOL)

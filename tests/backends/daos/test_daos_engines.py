@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.daos import state
+from fsmatrix.backends.daos import daos_state
 from fsmatrix.backends.system.mounts import mounted_at
 
 
@@ -36,20 +36,26 @@ def test_engines_here_whose_storage_is_a_tmpfs(tmp_path: Path, word: str) -> Non
     assert mount is not None
     assert mount.fstype == "tmpfs"
     with running(tmp_path, "daos_engine", ["-t", "1", word, "/dev/shm"]) as pid:
-        assert pid in state.engines_here(["127.0.0.1"])
-        seen = state.engines_seen(["127.0.0.1"])
+        assert pid in daos_state.engines_here(["127.0.0.1"])
+        seen = daos_state.engines_seen(["127.0.0.1"])
         assert (seen.running, seen.scm, seen.engines) == (True, "RAM", 1)
         assert seen.cores == os.cpu_count()
         assert (seen.memory or 0) > 1 << 28
-        others = state.engines_seen(["127.0.0.1", "192.0.2.1"])  # who else is there, nobody sees
-        assert others == state.SeenEngine(True)
+        others = daos_state.engines_seen(
+            ["127.0.0.1", "192.0.2.1"]
+        )  # who else is there, nobody sees
+        assert others == daos_state.SeenEngine(True)
         with running(tmp_path / "b", "daos_engine", ["-t", "1", "-s", str(tmp_path)]):
-            both = state.engines_seen(["127.0.0.1"])
+            both = daos_state.engines_seen(["127.0.0.1"])
             assert (both.scm, both.engines) == ("", 2)  # not all the same
 
 
 def test_servers_alone_tell_nothing(tmp_path: Path) -> None:
     with running(tmp_path, "daos_server", ["-s", "/dev/shm"]) as pid:
-        assert pid in state.engines_here(["127.0.0.1"])
-        assert state.engines_seen(["127.0.0.1"]) == state.SeenEngine(False)
-    assert state.engines_seen(["192.0.2.1"]) == state.engines_seen([]) == state.SeenEngine(False)
+        assert pid in daos_state.engines_here(["127.0.0.1"])
+        assert daos_state.engines_seen(["127.0.0.1"]) == daos_state.SeenEngine(False)
+    assert (
+        daos_state.engines_seen(["192.0.2.1"])
+        == daos_state.engines_seen([])
+        == daos_state.SeenEngine(False)
+    )

@@ -12,9 +12,8 @@ import psutil
 import pytest
 
 from fsmatrix.backends.access import DfsAccess
-from fsmatrix.backends.daos import state
-from fsmatrix.backends.daos import state as daos_state
-from fsmatrix.backends.daos.dfs import DaosDfs
+from fsmatrix.backends.daos import daos_state
+from fsmatrix.backends.daos.native import DaosDfs
 from fsmatrix.backends.daos.tools import Client, Pool, System
 from fsmatrix.backends.local import provenance
 from tests.backends.daos_standin import Standin, answer, details
@@ -92,8 +91,8 @@ def at_looks(monkeypatch: pytest.MonkeyPatch, *free: int, seconds: float = 1.0) 
         return told.model_copy(update={"tier_stats": [tier]})
 
     monkeypatch.setattr(Client, "pool_query", query)
-    monkeypatch.setattr(state.time, "monotonic", lambda: seconds * next(clock))
-    monkeypatch.setattr(state.time, "sleep", lambda _: None)
+    monkeypatch.setattr(daos_state.time, "monotonic", lambda: seconds * next(clock))
+    monkeypatch.setattr(daos_state.time, "sleep", lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +111,7 @@ def test_space_that_comes_back_late(
 ) -> None:
     """1000 bytes were free at attachment."""
     at_looks(monkeypatch, *free)
-    settled = state.settle(details(free=1000), timeout)
+    settled = daos_state.settle(details(free=1000), timeout)
     assert settled.reached is reached
     assert settled.state["free"]["scm"] == free[-1] or not reached
     assert settled.seconds <= timeout + 3
@@ -123,21 +122,25 @@ def test_space_that_comes_back_late(
     [
         ([1000, 900], 0.0, 3.0),  # enough
         ([1000, 300, 300, 400, 600], 3.0, 12.0),  # it comes
-        ([1000, 300], state.LATE, state.LATE + 6.0),  # it does not
-        ([1000, *range(10, 490)], state.LONGEST_WAIT, state.LONGEST_WAIT + 6.0),  # too slowly
+        ([1000, 300], daos_state.LATE, daos_state.LATE + 6.0),  # it does not
+        (
+            [1000, *range(10, 490)],
+            daos_state.LONGEST_WAIT,
+            daos_state.LONGEST_WAIT + 6.0,
+        ),  # too slowly
         ([300], 0.0, 3.0),  # nobody knows of more
     ],
 )
 def test_space_of_an_earlier_attachment(
     monkeypatch: pytest.MonkeyPatch, looks: list[int], at_least: float, at_most: float
 ) -> None:
-    monkeypatch.setattr(state, "_most", {})
+    monkeypatch.setattr(daos_state, "_most", {})
     at_looks(monkeypatch, *looks)
     said: list[str] = []
     for _ in looks[:2]:
-        began = state.time.monotonic()
-        pool = state.returned(Client(), "bench", said.append)
-        took = state.time.monotonic() - began
+        began = daos_state.time.monotonic()
+        pool = daos_state.returned(Client(), "bench", said.append)
+        took = daos_state.time.monotonic() - began
     assert at_least <= took <= at_most
     assert bool(said) is (at_least > 0)
     assert daos_state.free_space(pool).bytes in looks[1:] or looks == [300]

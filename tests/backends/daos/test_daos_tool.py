@@ -15,7 +15,7 @@ from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.daos import tools
 from fsmatrix.backends.daos import tools as daos_tool
 from fsmatrix.backends.daos import tools as daos_tools
-from fsmatrix.backends.daos.dfs import DaosDfs
+from fsmatrix.backends.daos.native import DaosDfs
 from fsmatrix.backends.daos.tools import Client
 from fsmatrix.backends.errors import BackendError, NoAnswer, ToolError
 from tests.backends import daos_agent_double

@@ -19,7 +19,7 @@ from fsmatrix.backends.daos import dfuse_mount
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import undo_pending
-from fsmatrix.backends.local.mounts import client_mount
+from fsmatrix.backends.local import own_mounts
 from fsmatrix.backends.system import mounts
 from tests.backends.daos.dfuse_targets import client_of, dfuse, mounting
 from tests.backends.daos_standin import THEIRS, Standin
@@ -37,7 +37,7 @@ def theirs(standin: Standin, point: Path, *flags: str) -> Iterator[Path]:
         yield point
     finally:
         (standin.folder / "hang").unlink(missing_ok=True)
-        client_mount.detach_mount(point, argv)
+        own_mounts.detach_mount(point, argv)
 
 
 @mounting
@@ -121,7 +121,7 @@ def crashed(standin: Standin, tmp_path: Path) -> Iterator[PathAccess]:
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     access = PathAccess.from_json(json.loads(killed.stdout))
     yield access
-    client_mount.detach_mount(Path(access.details["point"]), dfuse_mount.argv(access.details))
+    own_mounts.detach_mount(Path(access.details["point"]), dfuse_mount.argv(access.details))
 
 
 @mounting
@@ -138,7 +138,7 @@ def test_a_crash_is_undone(
         f"removed directory {point}",
         f"destroyed container {label} of pool bench",
     ]
-    assert client_mount.client_processes(argv) == []
+    assert own_mounts.client_processes(argv) == []
     assert mounts.mounted_below(tmp_path) == []
     assert standin.containers == {"posix1": THEIRS}
     assert undo_pending(tmp_path / "journal") == []
@@ -162,7 +162,7 @@ def test_a_client_of_another_store_is_left_alone(
 ) -> None:
     """It has our very arguments, but not our proof in its environment."""
     point, argv = Path(crashed.details["point"]), dfuse_mount.argv(crashed.details)
-    client_mount.detach_mount(point, argv)
+    own_mounts.detach_mount(point, argv)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FSMATRIX_STORE", "0" * 32)
         pid = dfuse_mount.start(argv, point)

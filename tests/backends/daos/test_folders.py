@@ -10,7 +10,7 @@ import pytest
 from fsmatrix.backends.access import DfsAccess
 from fsmatrix.backends.daos import bindings
 from fsmatrix.backends.daos.bindings import Folders
-from fsmatrix.backends.daos.dfs import DaosDfs
+from fsmatrix.backends.daos.native import DaosDfs
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.player.ops import Kind
 from tests.backends.daos_places import Place, Storage

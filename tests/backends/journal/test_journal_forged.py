@@ -20,12 +20,11 @@ from fsmatrix.backends.journal import journal as module
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.proof import FILE, KINDS, VARIABLE, identity
 from fsmatrix.backends.journal.tree import marker_of
-from fsmatrix.backends.local import images
-from fsmatrix.backends.local.mounts import mounting
+from fsmatrix.backends.local import images, own_mounts
 from fsmatrix.backends.system import devices, mounts
 from tests.backends.journal.stores import TAG, Store, left
 
-WHY_NOT = mounting.root_refusal() or images.loop_refusal()
+WHY_NOT = own_mounts.root_refusal() or images.loop_refusal()
 mounts_here = [pytest.mark.root, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "can")]
 
 

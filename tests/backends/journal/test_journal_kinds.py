@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE
 
 @pytest.mark.parametrize(
     "kind",
-    ["os:system", "fsmatrix.backends.journal.rollback:TREE", "fsmatrix.backends.journal.rollback",
+    ["os:system", "fsmatrix.backends.journal.proof:TREE", "fsmatrix.backends.journal.proof",
      "TREE", "Tree", "tree ", "", "../tree", "__class__"],
 )  # fmt: skip
 def test_a_kind_leads_to_no_code_outside_the_registry(

@@ -22,8 +22,8 @@ from fsmatrix.backends.cache import WARM_SHARE
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.proof import PlannedPaths
+from fsmatrix.backends.local import own_mounts
 from fsmatrix.backends.local.local import LocalBackend
-from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.system import devices, mounts, tools
 from fsmatrix.results.units import parse_size
 
@@ -31,7 +31,7 @@ MIB = 1 << 20
 SIZES = {"xfs": 300 * MIB, "ext4": 128 * MIB, "ext2": 128 * MIB, "btrfs": 128 * MIB}
 # Where the kernel has them; elsewhere they run in a guest that has (test_guest.py).
 RARE = {"f2fs": 160 * MIB, "nilfs2": 160 * MIB}
-SIZES |= {name: size for name, size in RARE.items() if not mounting.kernel_refusal(name)}
+SIZES |= {name: size for name, size in RARE.items() if not own_mounts.kernel_refusal(name)}
 pytestmark = pytest.mark.loop
 
 

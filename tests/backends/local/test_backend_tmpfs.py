@@ -12,8 +12,8 @@ from fsmatrix.backends import base
 from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.local import own_mounts
 from fsmatrix.backends.local import tmpfs as module
-from fsmatrix.backends.local.mounts import mounting
 from fsmatrix.backends.local.tmpfs import Tmpfs
 from fsmatrix.backends.system import mounts
 
@@ -84,7 +84,7 @@ def test_own_mount(context: ProvisionContext) -> None:
 def test_without_root_in_shared_memory(
     context: ProvisionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mounting, "root_refusal", lambda: "needs root")
+    monkeypatch.setattr(own_mounts, "root_refusal", lambda: "needs root")
     assert module.Tmpfs.check().ok
     path = use(tmpfs(), context)
     assert str(path).startswith(module.SHARED_MEMORY)
@@ -95,5 +95,5 @@ def test_refusals(tmp_path: Path) -> None:
     if mounts.mount_of(tmp_path).fstype != "tmpfs":
         assert "not tmpfs" in tmpfs(path=str(tmp_path)).refusal()
     assert "does not exist" in tmpfs(path="/no/such").refusal()
-    if not mounting.root_refusal():
+    if not own_mounts.root_refusal():
         assert "exceeds the memory" in tmpfs(size="900TiB").refusal()

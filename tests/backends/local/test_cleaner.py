@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from fsmatrix.backends.local import cleaner
+from fsmatrix.backends.local.cleaner import CleanerOptions
 from fsmatrix.backends.local.f2fs import F2fs, F2fsOptions
-from fsmatrix.backends.local.mounts import cleaner
-from fsmatrix.backends.local.mounts.cleaner import CleanerOptions
 from fsmatrix.backends.local.nilfs2 import Nilfs2, Nilfs2Options
 from fsmatrix.backends.system import tools
 

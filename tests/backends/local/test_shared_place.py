@@ -25,7 +25,7 @@ from fsmatrix.backends.local.tmpfs import Tmpfs, TmpfsOptions
 from fsmatrix.backends.system import devices, tools
 from fsmatrix.backends.system.trusted import shared_refusal
 from fsmatrix.backends.system.workfolder import work_folder
-from fsmatrix.suite.session.client.orphaned_sessions import Scratch
+from fsmatrix.suite.session.orphaned_sessions import Scratch
 from tests.suite.running import fsmatrix
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root")]

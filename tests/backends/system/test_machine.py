@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.base import BACKENDS
-from fsmatrix.backends.local import images
-from fsmatrix.backends.local.mounts import mounting
+from fsmatrix.backends.local import images, own_mounts
 from fsmatrix.backends.local.tmpfs import Tmpfs
 from fsmatrix.backends.system import mounts, tools
 
@@ -93,7 +92,7 @@ def test_the_list_of_packages_is_read_alike_by_the_script(tmp_path: Path) -> Non
 
 @pytest.mark.root
 def test_a_root_that_may_not_mount_is_known_without_a_mount() -> None:
-    code = "from fsmatrix.backends.local.mounts.mounting import root_refusal as r; print(r())"
+    code = "from fsmatrix.backends.local.own_mounts import root_refusal as r; print(r())"
     ask = [sys.executable, "-P", "-c", code]
 
     def told(*before: str) -> str:
@@ -163,6 +162,6 @@ def test_images_that_need_direct_io_are_refused_where_there_is_none(
 def test_a_named_tmpfs_can_be_had_also_where_none_can_be_mounted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(mounting, "root_refusal", lambda: "needs root")
+    monkeypatch.setattr(own_mounts, "root_refusal", lambda: "needs root")
     named = Tmpfs(Tmpfs.Options(path=str(tmp_path)))
     assert named.unusable() == named.refusal()

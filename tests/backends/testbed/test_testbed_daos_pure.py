@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from fsmatrix.backends.base import SpeedEstimate
-from fsmatrix.backends.daos import state
+from fsmatrix.backends.daos import daos_state
 from fsmatrix.backends.daos.tools import Member
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof
@@ -269,10 +269,10 @@ class TestLife:
         self._apart(bed)
         for node, address in enumerate(addresses, 1):
             pids = [bed.pid(f"{what}.{node}") for what in ("server", "engine")]
-            assert state.engines_here([address]) == sorted(pids)
+            assert daos_state.engines_here([address]) == sorted(pids)
             assert provenance.interfaces((address,)) == (bed.bridge,)
         assert not {bed.pid("engine.1"), bed.pid("server.2")} & set(
-            state.engines_here(["127.0.0.1", ""])
+            daos_state.engines_here(["127.0.0.1", ""])
         )
         identity_, store = whose(place)
         assert len(traces(identity_)) == 7  # a bridge, three links, three namespaces

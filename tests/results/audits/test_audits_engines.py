@@ -62,7 +62,7 @@ def test_a_note_becomes_a_finding(key: str) -> None:
 
 
 def test_a_run_without_notes_has_none_of_these_findings() -> None:
-    names = {audit.name for audit in engines.AUDITS}
+    names = {audit.name for audit in engines.ENGINES}
     assert not names & {finding.audit for finding in audit_run(record())}
     assert not names & {f.audit for f in audit_run(replace(record(), evidence=Evidence()))}
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.results.files import atomic_write, trust
-from fsmatrix.results.files.atomic_write import write_whole
+from fsmatrix.results.files import safefile
+from fsmatrix.results.files.safefile import write_whole
 from fsmatrix.results.files.store import Store
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from fsmatrix.results.files.atomic_write import write_whole
+from fsmatrix.results.files.safefile import write_whole
 
 Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 write_whole(Path(sys.argv[1]), b"half")
@@ -73,7 +73,7 @@ def test_a_full_disk_names_the_file_that_was_being_replaced(tmp_path: Path) -> N
     report = tmp_path / "report.html"
 
     def write() -> None:
-        with atomic_write.replacing(report) as part:
+        with safefile.replacing(report) as part:
             part.write_text("half")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as write(2) gives it
 
@@ -93,7 +93,7 @@ def test_a_folder_that_is_a_link_is_not_entered(tmp_path: Path) -> None:
 
 def test_writers_name_what_they_write_aside(tmp_path: Path) -> None:
     name = f".x.h5.{os.uname().nodename}.{os.getpid()}.tmp"
-    assert atomic_write.beside(tmp_path / "x.h5") == tmp_path / name
+    assert safefile.beside(tmp_path / "x.h5") == tmp_path / name
 
 
 @pytest.mark.root
@@ -108,7 +108,7 @@ def test_a_full_disk_is_named_by_the_file_that_did_not_fit(tmp_path: Path) -> No
         (place / "full").write_bytes(bytes(44 << 10))
         writers: dict[Path, Callable[[Path], object]] = {
             place / "whole": lambda path: write_whole(path, bytes(32 << 10)),
-            place / "new": lambda path: trust.create(path, bytes(32 << 10)),
+            place / "new": lambda path: safefile.create_note(path, bytes(32 << 10)),
             journal.path: lambda _: journal.confirm(entry, much="x" * (32 << 10)),
         }
         for path, write in writers.items():

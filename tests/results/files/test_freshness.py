@@ -9,8 +9,8 @@ import pytest
 
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.cli.common import campaign_file
-from fsmatrix.results.files import freshness
-from fsmatrix.results.files.run.runfile import write_run
+from fsmatrix.results.files import store as store_module
+from fsmatrix.results.files.runfile import write_run
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.sharing.bundle import Options, bundle
 from tests.archives import unpack
@@ -70,12 +70,12 @@ def test_a_run_that_was_replaced_with_its_size_and_time_kept(store: Store, in_pl
 def test_of_a_run_with_a_checksum_that_alone_is_read(store: Store) -> None:
     """Thousands of them are looked at in a command; whoever reads the run sees the damage."""
     path = store.path(record().run_id)
-    before = freshness.contents([path], store.directory, "")
+    before = store_module.contents_of([path], store.directory, "")
     whole = path.read_bytes()
     path.write_bytes(whole[:100] + b"?" + whole[101:])
-    assert freshness.contents([path], store.directory, "") == before
+    assert store_module.contents_of([path], store.directory, "") == before
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    assert freshness.contents([path], store.directory, "") != before
+    assert store_module.contents_of([path], store.directory, "") != before
 
 
 def test_a_run_without_checksum_that_changed(store: Store) -> None:
@@ -133,7 +133,7 @@ def test_a_file_of_before_that_has_no_stamp_is_made_anew(store: Store) -> None:
 
     path = store.directory / "campaign.h5"
     with h5py.File(path, "r+") as file:
-        for name in (freshness.LOOKS, freshness.CONTENTS):
+        for name in (store_module.LOOKS, store_module.CONTENTS):
             file.attrs.pop(name, None)
     made = identity(store)
     targets(store)
@@ -157,9 +157,9 @@ def test_a_campaign_file_that_is_none_is_made_anew(store: Store, kind: str) -> N
 
 def test_one_look_at_each_file_is_enough(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is opened where nothing changed: 10,000 files take a tenth of a second."""
-    monkeypatch.setattr(freshness, "TICK", -(10**12))  # as if they had been written long ago
+    monkeypatch.setattr(store_module, "TICK", -(10**12))  # as if they had been written long ago
     store.merge()
-    monkeypatch.setattr(freshness, "contents", None)
+    monkeypatch.setattr(store_module, "contents_of", None)
     made = identity(store)
     assert targets(store) == ["ext4", "xfs"]
     assert identity(store) == made

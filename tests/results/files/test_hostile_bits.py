@@ -21,8 +21,7 @@ import pytest
 from hypothesis import strategies as st
 
 from fsmatrix.analysis.data.load import open_campaign
-from fsmatrix.results.files.hdf5 import hdf
-from fsmatrix.results.files.run import runfile
+from fsmatrix.results.files import hdf, runfile
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from tests.results import hostile

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.analysis.data.load import open_campaign
-from fsmatrix.results.files.campaign import campaignread
+from fsmatrix.results.files import campaignread
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from tests.results import hostile

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.results.evidence.evidence import Evidence
-from fsmatrix.results.files.hdf5 import check as hdfcheck
-from fsmatrix.results.files.run import runfile
+from fsmatrix.results.files import hdf_check, runfile
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.sharing.bundle import Options, bundle
@@ -66,20 +65,18 @@ def test_neither_much_memory_nor_much_time(tmp_path: Path) -> None:
     """All of them in one process that may have little."""
     runfile.write_run(tmp_path / "whole.h5", record("bad"))
     said = hostile.read_with_little(
-        tmp_path, "fsmatrix.results.files.run.runfile:read_run", MEMORY, SECONDS
+        tmp_path, "fsmatrix.results.files.runfile:read_run", MEMORY, SECONDS
     )
     assert "emory" not in said.replace("bytes of memory", "")
 
 
 def test_plugins_are_not_looked_for() -> None:
     program = (
-        "import fsmatrix.results.files.hdf5.hdf\n"
-        "from h5py import h5pl\n"
-        "raise SystemExit(h5pl.size())"
+        "import fsmatrix.results.files.hdf\nfrom h5py import h5pl\nraise SystemExit(h5pl.size())"
     )
     environment = {**os.environ, "HDF5_PLUGIN_PATH": "/tmp/plugins"}
     assert subprocess.run([sys.executable, "-P", "-c", program], env=environment).returncode == 0
-    assert hdfcheck.h5pl.size() == 0
+    assert hdf_check.h5pl.size() == 0
 
 
 # -- what is no regular file ----------------------------------------------------------------
@@ -132,7 +129,7 @@ def test_devices_are_named(store: Store) -> None:
 def test_a_file_that_is_too_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     path = store.write(record("bad"))
     with path.open("r+b") as file:
-        file.truncate(hdfcheck.RUN_FILE + 1)  # a hole
+        file.truncate(hdf_check.RUN_FILE + 1)  # a hole
     assert "is longer than" in left_out(store)[path.name]
 
 

@@ -13,12 +13,12 @@ import pytest
 import xarray as xr
 
 from fsmatrix.results import histogram
-from fsmatrix.results.evidence.openloop import OpenLoop
-from fsmatrix.results.files.campaign.merge import merge_files
-from fsmatrix.results.files.campaign.rows import latency_kinds, rows_of
-from fsmatrix.results.files.hdf5.schema import DamagedFileError, ForeignFileError, NewerSchemaError
-from fsmatrix.results.files.run import runfile
-from fsmatrix.results.files.run.runfile import read_run
+from fsmatrix.results.evidence.workloads import OpenLoop
+from fsmatrix.results.files import runfile
+from fsmatrix.results.files.campaignfile import merge_files
+from fsmatrix.results.files.rows import latency_kinds, rows_of
+from fsmatrix.results.files.runfile import read_run
+from fsmatrix.results.files.schema import DamagedFileError, ForeignFileError, NewerSchemaError
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import Case, Finding, Geometry, Latency, Phase, RunRecord
 from tests.ranks import rank

@@ -6,10 +6,10 @@ from dataclasses import replace
 import h5py
 import pytest
 
-from fsmatrix.results.files.hdf5 import hdf
-from fsmatrix.results.files.hdf5.schema import DamagedFileError, ForeignFileError, NewerSchemaError
-from fsmatrix.results.files.run.runfile import read_run, read_status, write_run
+from fsmatrix.results.files import hdf
+from fsmatrix.results.files.runfile import read_run, read_status, write_run
 from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.files.schema import DamagedFileError, ForeignFileError, NewerSchemaError
 from fsmatrix.results.record import Finding, RunRecord
 
 

@@ -20,9 +20,9 @@ from fsmatrix.results.evidence.evidence import (
     Note,
     Rank,
 )
-from fsmatrix.results.files.hdf5.schema import InvalidRecordError
-from fsmatrix.results.files.run.runfile import read_run, read_status, write_run
+from fsmatrix.results.files.runfile import read_run, read_status, write_run
 from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.files.schema import InvalidRecordError
 from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
 from tests.ranks import rank
 

@@ -5,8 +5,8 @@ import multiprocessing
 
 import pytest
 
-from fsmatrix.results.files.hdf5.schema import SCHEMA_VERSION, NewerSchemaError
 from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.files.schema import SCHEMA_VERSION, NewerSchemaError
 from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.results.record import Case, RunRecord
 from tests.waiting import PATIENCE

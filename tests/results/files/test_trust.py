@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.results.files import trust
+from fsmatrix.results.files import safefile
 from fsmatrix.results.files.lock import ShardLock
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
@@ -55,16 +55,16 @@ def out(made: Path, tmp_path: Path) -> Path:
     shutil.copytree(made, place, symlinks=True)
     (place / "slurm").mkdir(0o755)
     for name in ("submission.json", "submitted.jsonl"):
-        trust.create(place / "slurm" / name, b"")
+        safefile.create_note(place / "slurm" / name, b"")
     return place
 
 
 def test_what_we_make_passes_whatever_the_umask_is(made: Path) -> None:
-    assert list(trust.flaws(made)) == []
+    assert list(safefile.trust_flaws(made)) == []
     before = os.umask(0)
     try:
         with ShardLock(made):
-            assert list(trust.flaws(made)) == []
+            assert list(safefile.trust_flaws(made)) == []
     finally:
         os.umask(before)
     again = fsmatrix("run", "-o", made, "--resume", "--quiet", "--no-report")
@@ -111,7 +111,7 @@ def test_what_others_can_write_is_refused_and_can_be_read(
     spoil(path)
     before = sorted(out.rglob("*"))
     for act in (lambda: Store.create(out, exist_ok=True), lambda: stored_plan(out, Request())):
-        with pytest.raises(trust.NotTrusted, match=re.escape(str(path))):
+        with pytest.raises(safefile.NotTrusted, match=re.escape(str(path))):
             act()
     assert sorted(out.rglob("*")) == before
     if name == "store.json":  # what a link leads to is not even read
@@ -143,7 +143,7 @@ def test_notes_of_others_are_refused(out: Path, folder: str, spoil: Callable[[Pa
     note = out / folder / ("host.jsonl" if folder == "journal" else "shard-1-of-1.json")
     note.write_text("{}")
     spoil(note)
-    with pytest.raises(trust.NotTrusted, match=re.escape(str(note))):
+    with pytest.raises(safefile.NotTrusted, match=re.escape(str(note))):
         Store.create(out, exist_ok=True)
 
 
@@ -173,13 +173,13 @@ def test_new_stores_under_any_umask(tmp_path: Path) -> None:
         place = tmp_path / str(number)
         argv = [sys.executable, "-P", "-c", code, str(place), str(mask)]
         subprocess.run(argv, check=True)
-        assert list(trust.flaws(place)) == []
+        assert list(safefile.trust_flaws(place)) == []
         assert Store.create(place, exist_ok=True).ids() == []
 
 
 def test_a_folder_that_others_can_write_becomes_no_store(tmp_path: Path) -> None:
     (tmp_path / "ours").mkdir()
     (tmp_path / "ours").chmod(0o775)
-    with pytest.raises(trust.NotTrusted, match="chmod go-w"):
+    with pytest.raises(safefile.NotTrusted, match="chmod go-w"):
         Store.create(tmp_path / "ours")
     assert list((tmp_path / "ours").iterdir()) == []

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.results import iterations
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.formats import elbencho
 from fsmatrix.results.formats.base import Parsed, ParseError, recognise
 from fsmatrix.results.record import Phase, bandwidth, iops, window

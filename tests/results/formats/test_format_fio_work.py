@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.results import histogram
-from fsmatrix.results.files.campaign.rows import Row, rows_of
+from fsmatrix.results.files.rows import Row, rows_of
 from fsmatrix.results.formats.base import ParseError, matching
 from fsmatrix.results.formats.fio import parse, refuse_text
 from fsmatrix.results.formats.fio.phase import merge_nodes

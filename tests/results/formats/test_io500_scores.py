@@ -93,7 +93,7 @@ def test_where_a_value_is_from_is_a_fact_of_the_phase() -> None:
 
 
 def test_phases_of_the_workload_have_the_names_of_io500() -> None:
-    from fsmatrix.suite.workloads.io500.phases import PHASES as OWN
+    from fsmatrix.suite.workloads.io500_phases import PHASES as OWN
 
     assert {one.name: phase_of(one.name) for one in OWN} == {one.name: one.io500 for one in OWN}
     assert [phase_of(name) for name in (*PHASES, RANDOM_READ)] == [*PHASES, RANDOM_READ]

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
-from fsmatrix.results.files.run.runfile import read_run
+from fsmatrix.results.files.runfile import read_run
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.sharing.bundle import Options, bundle
@@ -186,7 +186,7 @@ class LaterClock:
 
 
 def test_the_same_results_give_the_same_bytes_of_nobody(store, tmp_path, monkeypatch):
-    monkeypatch.setattr("fsmatrix.results.files.campaign.campaignfile.datetime", LaterClock)
+    monkeypatch.setattr("fsmatrix.results.files.campaignfile.datetime", LaterClock)
     first = bundle(store.directory, tmp_path / "one.tar.gz").path.read_bytes()
     (tmp_path / "again").mkdir()
     second = bundle(store.directory, tmp_path / "again" / "one.tar.gz").path.read_bytes()

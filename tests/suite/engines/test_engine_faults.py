@@ -19,11 +19,11 @@ import pytest
 
 from fsmatrix.backends.system import workfolder
 from fsmatrix.results.record import Case, Geometry
-from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.cases.resolve import Engines
 from fsmatrix.suite.engines.base import EngineKind
 from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.workloads.base import Workload
 from fsmatrix.suite.workloads.dbench import Dbench
 from fsmatrix.suite.workloads.fio import Fio

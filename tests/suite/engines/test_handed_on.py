@@ -15,8 +15,7 @@ from pydantic import ValidationError
 
 from fsmatrix.backends.ceph.options import RadosOptions
 from fsmatrix.suite.workloads.dbench import DbenchOptions
-from fsmatrix.suite.workloads.fio.job import FREE, OF_JOBS
-from fsmatrix.suite.workloads.fio.options import FioOptions
+from fsmatrix.suite.workloads.fio_options import FREE, OF_JOBS, FioOptions
 from fsmatrix.suite.workloads.ior import WORDS, IorOptions
 from fsmatrix.suite.workloads.mdtest import EXTRA, MODULES, MdtestOptions
 from tests.waiting import PATIENCE
@@ -116,7 +115,7 @@ def test_no_key_of_a_job_slips_through(name: str) -> None:
 
 
 def test_no_listed_name_is_one_that_the_suite_owns() -> None:
-    from fsmatrix.suite.workloads.fio.job import OWNED
+    from fsmatrix.suite.workloads.fio_options import OWNED
 
     assert not FREE & set(OWNED)
     told = {name for name in OF_JOBS if re.search("file|dir|log|path|exec|device", name)}

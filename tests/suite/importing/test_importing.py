@@ -13,7 +13,7 @@ import pytest
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.questions.findings import findings
-from fsmatrix.results.files.campaign.campaignread import texts_of
+from fsmatrix.results.files.campaignread import texts_of
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.formats.base import Parsed, totals
 from fsmatrix.suite.campaign.yamlio import CampaignError

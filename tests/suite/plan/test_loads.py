@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.results.evidence.openloop import open_loop
+from fsmatrix.results.evidence.workloads import open_loop
 from fsmatrix.results.files.store import Store
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.yamlio import CampaignError

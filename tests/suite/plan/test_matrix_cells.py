@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binomtest
 
 from fsmatrix.analysis.stats.testing.signflips import max_t
-from fsmatrix.results.evidence.values import Level
+from fsmatrix.results.evidence.stored import Level
 from fsmatrix.suite.plan.as_json import plan_json
 from fsmatrix.suite.plan.estimate import deciding, smallest_p
 from tests.suite.planning_stubs import HEAD, Disk, planned, problems

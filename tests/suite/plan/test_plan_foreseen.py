@@ -13,7 +13,7 @@ from fsmatrix.results.formats.fio.options import FEWEST_OBJECTS
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.plan.plan import Installation, Request, build_plan
-from fsmatrix.suite.workloads.fio.job import sections
+from fsmatrix.suite.workloads.fio_options import sections
 from tests.suite.running import fsmatrix
 
 CAMPAIGN = """\

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.ceph.bindings.librados import Login
-from fsmatrix.backends.ceph.state.health import restarts
+from fsmatrix.backends.ceph.ceph_state import restarts
 from fsmatrix.backends.testbed.ceph_options import DATA, RADOS
 from fsmatrix.backends.testbed.ceph_testbed import CephTestbed, CephTestbedOptions, down, up
 from tests.suite import ceph_campaigns as cluster

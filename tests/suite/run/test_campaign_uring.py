@@ -132,7 +132,7 @@ def test_where_a_node_forbids_it_the_run_fails_with_the_reason(
     starter.write_text(f'#!/bin/sh\ncd {REPOSITORY} && exec {by} "$@"\n')
     starter.chmod(0o755)
     text = (
-        "import sys; from fsmatrix.suite.session.client import client\n"
+        "import sys; from fsmatrix.suite.session import client\n"
         f"sys.executable = {str(starter)!r}\n"
         "from fsmatrix.cli.main import command\n"
         f"sys.argv = ['fsmatrix', 'run', {str(path)!r}, '-o', {str(tmp_path / 'out')!r}, "

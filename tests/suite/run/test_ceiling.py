@@ -9,9 +9,9 @@ import pytest
 
 from fsmatrix.backends.access import Access
 from fsmatrix.results.audits import judged
-from fsmatrix.results.files.campaign.rows import rows_of
+from fsmatrix.results.files.rows import rows_of
 from fsmatrix.results.record import Case, Geometry, RunRecord
-from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.cases.resolve import Engines
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner

@@ -11,7 +11,7 @@ import pytest
 
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.suite.run import environment, health, runner
-from fsmatrix.suite.session.client.client import StorageStalled
+from fsmatrix.suite.session.client import StorageStalled
 from tests.waiting import until
 
 DEGRADED = "the pool is in state Degraded"

@@ -22,14 +22,14 @@ from fsmatrix.results.audits import judged
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.formats.base import Parsed, totals
 from fsmatrix.results.record import Case, Geometry, Monitor, window
-from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.cases.resolve import Engines
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.programs import Interrupted, StopFlag
 from fsmatrix.suite.workloads.base import (
     Argv,

@@ -27,9 +27,8 @@ from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpiexec import Mpiexec
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.launchers.srun import Srun
-from fsmatrix.suite.session import programs
-from fsmatrix.suite.session.client import loopback
-from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session import client, programs
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.programs import StopFlag
 from tests.suite.session.test_session import EMULATED, function, launcher
 
@@ -117,7 +116,7 @@ def test_an_mpi_program_is_kept_local_while_it_starts(tmp_path: Path) -> None:
     made, seen = launcher("mpirun"), tmp_path / "seen"
     argv = made.command([sys.executable, "-c", STAYS, str(seen)], Geometry(1, 2), {})
     ended: list[programs.Finished] = []
-    watch = loopback.WhileStarting(lambda: False, programs.running)
+    watch = client.WhileStarting(lambda: False, programs.running)
     thread = threading.Thread(
         target=lambda: ended.append(programs.run(argv, "/", 60.0, made.environment(), stop=watch))
     )
@@ -158,9 +157,9 @@ def test_addresses_as_the_kernel_writes_them(
 ) -> None:
     packed = address.packed
     words = [int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4)]
-    assert loopback.address_of("".join(f"{word:08X}" for word in words)) == address
+    assert client.address_of("".join(f"{word:08X}" for word in words)) == address
 
 
 def test_what_is_not_below_us_is_left_alone() -> None:
-    assert loopback.keep_local(2**22 + 1) == []  # no such process
+    assert client.keep_local(2**22 + 1) == []  # no such process
     assert os.getpid() not in programs.running()

@@ -17,7 +17,7 @@ import pytest
 
 from fsmatrix.backends.system.libc import libc
 from fsmatrix.results.files.store import Store
-from fsmatrix.suite.session.orphaned_processes import _PR_GET_CHILD_SUBREAPER, adopting
+from fsmatrix.suite.session.programs import _PR_GET_CHILD_SUBREAPER, adopting
 from tests.suite.running import Running, fsmatrix
 from tests.waiting import PATIENCE, until
 

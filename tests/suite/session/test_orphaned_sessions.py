@@ -18,8 +18,8 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.proof import environment_proof, identity
 from fsmatrix.results.process import boot_id, start_of
-from fsmatrix.suite.session.client import orphaned_sessions
-from fsmatrix.suite.session.client.orphaned_sessions import SCRATCH, Scratch, end_leftovers
+from fsmatrix.suite.session import orphaned_sessions
+from fsmatrix.suite.session.orphaned_sessions import SCRATCH, Scratch, end_leftovers
 
 NAME = f"{SCRATCH}0123456789abcdef"
 

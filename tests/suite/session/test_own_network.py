@@ -17,7 +17,7 @@ from fsmatrix.backends.system import libc
 from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers.base import Launcher
 from fsmatrix.suite.session import programs
-from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.programs import StopFlag
 from tests.suite.session.test_loopback import four
 from tests.suite.session.test_session import EMULATED, function, launcher

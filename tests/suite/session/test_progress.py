@@ -16,7 +16,7 @@ from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.suite.session import programs
-from fsmatrix.suite.session.players.subprocess_player import SubprocessPlayer
+from fsmatrix.suite.session.players import SubprocessPlayer
 from fsmatrix.suite.session.wire import Progress, telling
 from tests.backends.playing import chunk, op
 from tests.waiting import until

@@ -21,7 +21,7 @@ from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers.base import Launcher, Probe, find_library
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.registry import LAUNCHERS
-from fsmatrix.suite.session.client.client import (
+from fsmatrix.suite.session.client import (
     DeadlinePassed,
     Launched,
     Session,
@@ -29,8 +29,8 @@ from fsmatrix.suite.session.client.client import (
     SessionError,
     explain_death,
 )
-from fsmatrix.suite.session.client.orphaned_sessions import Scratch
 from fsmatrix.suite.session.messages import Answers, Argv, Call, Function, RankOutput, in_rows
+from fsmatrix.suite.session.orphaned_sessions import Scratch
 from fsmatrix.suite.session.programs import Interrupted, StopFlag
 from fsmatrix.suite.session.survey import Where
 from tests.asking import OPEN_MPI_4

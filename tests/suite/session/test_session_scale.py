@@ -12,11 +12,11 @@ import pytest
 
 from fsmatrix.results.audits import audit_run
 from fsmatrix.results.record import Case, Geometry, RunRecord
-from fsmatrix.suite.cases.engines import Engines
+from fsmatrix.suite.cases.resolve import Engines
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.session.client.client import Session, explain_death
+from fsmatrix.suite.session.client import Session, explain_death
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 from tests.ranks import rank
 from tests.suite.sessions import runner_on, started

@@ -11,7 +11,7 @@ import pytest
 from fsmatrix.results.histogram import dense
 from fsmatrix.results.record import Geometry
 from fsmatrix.suite.run.assemble import stream_phase
-from fsmatrix.suite.session.client.client import Session
+from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.messages import Playing, StepAnswer, Stream
 from fsmatrix.suite.session.wire import Arrays
 from tests.suite import probe

@@ -16,7 +16,7 @@ from fsmatrix.results.evidence.evidence import Rank
 from fsmatrix.results.record import Geometry
 from fsmatrix.suite.run.environment import world_of
 from fsmatrix.suite.session.comm import SoloComm
-from fsmatrix.suite.session.node import cpu_times
+from fsmatrix.suite.session.serve import cpu_times
 from fsmatrix.suite.session.survey import disagreements, own_place, plain_name, survey
 
 

@@ -8,7 +8,7 @@ from fsmatrix.backends.access import PathAccess
 from fsmatrix.results.record import Case, Geometry
 from fsmatrix.suite.workloads.base import Argv, Step
 from fsmatrix.suite.workloads.fio import Fio
-from fsmatrix.suite.workloads.fio.options import FioOptions
+from fsmatrix.suite.workloads.fio_options import FioOptions
 
 MIB = 1 << 20
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsmatrix.suite.workloads.streams.lhcb import events as generator
-from fsmatrix.suite.workloads.streams.lhcb.selection import (
+from fsmatrix.suite.workloads.streams.lhcb import analysis as generator
+from fsmatrix.suite.workloads.streams.lhcb.analysis import (
     ALL,
     BINS,
     EVENT_BYTES,

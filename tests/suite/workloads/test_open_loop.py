@@ -20,7 +20,7 @@ from fsmatrix.backends.player.ops import OP, Chunk, CountingChunks, Kind, Place
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.player.python_posix import File, NullCalls
 from fsmatrix.results import histogram
-from fsmatrix.results.evidence.openloop import BEGUN, DUE, PLAYED, SPAN, open_loop
+from fsmatrix.results.evidence.workloads import BEGUN, DUE, PLAYED, SPAN, open_loop
 from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case, Geometry, Phase
 from fsmatrix.suite.engines.base import Engine
@@ -29,7 +29,7 @@ from fsmatrix.suite.session.stream import Played, Source, play_paced
 from fsmatrix.suite.workloads.metadata import Metadata, MetadataOptions
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 from fsmatrix.suite.workloads.streams import metadata, pattern
-from fsmatrix.suite.workloads.streams.arrivals import LEAD_NS, Arrivals, Schedule
+from fsmatrix.suite.workloads.streams.chunks import LEAD_NS, Arrivals, Schedule
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000
 DATA = (int(Kind.READ), int(Kind.WRITE))

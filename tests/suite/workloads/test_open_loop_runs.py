@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.analysis.data.load import open_campaign
-from fsmatrix.results.evidence.openloop import open_loop
+from fsmatrix.results.evidence.workloads import open_loop
 from fsmatrix.results.files.store import Store
 from tests.suite.running import fsmatrix
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.backends.player.ops import Chunk, Kind, Place
-from fsmatrix.suite.workloads.streams.ahead import prefetch
+from fsmatrix.suite.workloads.streams.chunks import prefetch
 from fsmatrix.suite.workloads.streams.replay import generate
 from fsmatrix.traces.model import TraceError
 from tests.suite.replay_workload import Recorder, case_of, play, trace, workload

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from fsmatrix.backends.player import ops
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind, Place
-from fsmatrix.suite.workloads.streams import ahead, arrivals, pattern
+from fsmatrix.suite.workloads.streams import chunks as shared_chunks
+from fsmatrix.suite.workloads.streams import pattern
 from fsmatrix.suite.workloads.streams.pattern import CHUNK_OPS, Task, generate, part_of
 
 LAYOUTS = ("file-per-process", "shared-segmented", "shared-strided")
@@ -376,18 +377,16 @@ def test_chunks_already_given_stay_as_they_are() -> None:
 
 def test_ranks_import_little() -> None:
     """Generators run in MPI ranks: numpy, the standard library and the op stream only."""
-    for module in (pattern, ops, ahead, arrivals):
+    for module in (pattern, ops, shared_chunks):
         tree = ast.parse(Path(str(module.__file__)).read_text())
         names = {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         names |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
         ours = {name for name in names if name.startswith("fsmatrix")}
         assert ours <= {
             "fsmatrix.backends.player.ops",
-            "fsmatrix.results.evidence.openloop",  # these three: the standard library only
+            "fsmatrix.results.evidence.workloads",  # these two: the standard library only
             "fsmatrix.results.evidence.stored",
-            "fsmatrix.results.evidence.values",
-            "fsmatrix.suite.workloads.streams.ahead",
-            "fsmatrix.suite.workloads.streams.arrivals",
+            "fsmatrix.suite.workloads.streams.chunks",
         }
         assert {name.split(".")[0] for name in names - ours} <= {
             "__future__",

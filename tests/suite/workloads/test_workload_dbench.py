@@ -19,8 +19,7 @@ from fsmatrix.suite.engines.dbench import read
 from fsmatrix.suite.plan.plan import Request, build_plan
 from fsmatrix.suite.registry import ENGINES, WORKLOADS
 from fsmatrix.suite.workloads.base import Argv, Output
-from fsmatrix.suite.workloads.dbench import CLIENT_TXT, Dbench, DbenchOptions
-from fsmatrix.suite.workloads.dbench.loadfile import loadfile, survey_of
+from fsmatrix.suite.workloads.dbench import CLIENT_TXT, Dbench, DbenchOptions, loadfile, survey_of
 from tests.suite.dbench_workload import ACCESS, LINES, NEEDED, case_of, workload
 
 DATA = Path(__file__).parents[2] / "data" / "dbench"

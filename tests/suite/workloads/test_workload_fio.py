@@ -18,7 +18,7 @@ from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.fio import read
 from fsmatrix.suite.workloads.base import Output, Step
 from fsmatrix.suite.workloads.fio import Fio
-from fsmatrix.suite.workloads.fio.options import FioOptions
+from fsmatrix.suite.workloads.fio_options import FioOptions
 from tests.suite.workloads.fio_workload import MIB, PATH, argv, case_of, workload
 
 DATA = Path(__file__).parents[2] / "data" / "fio"

@@ -14,7 +14,7 @@ from fsmatrix.results.record import Case
 from fsmatrix.suite.engines.fio import KIND
 from fsmatrix.suite.workloads.base import Output, Step
 from fsmatrix.suite.workloads.fio import Fio
-from fsmatrix.suite.workloads.fio.options import FioOptions
+from fsmatrix.suite.workloads.fio_options import FioOptions
 from tests.suite.workloads.fio_workload import MIB, PATH, argv, case_of, workload
 from tests.waiting import PATIENCE
 

@@ -23,7 +23,7 @@ from fsmatrix.results.record import Case
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Function, Step, Stream
 from fsmatrix.suite.workloads.io500 import Io500
-from fsmatrix.suite.workloads.io500.phases import PHASES
+from fsmatrix.suite.workloads.io500_phases import PHASES
 from fsmatrix.suite.workloads.streams import io500 as streams
 from tests.suite.io500_workload import (
     ACCESS,

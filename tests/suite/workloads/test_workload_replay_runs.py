@@ -236,7 +236,7 @@ def test_the_facts_of_a_damaged_record_are_no_error() -> None:
     from tests.results.audit_records import phase, record
 
     for facts in ({"replay": {}}, {"replay": 5}, {"replay": {"kinds": {"read": 1}}}):
-        from fsmatrix.results.audits.replay import fidelity
+        from fsmatrix.results.audits.outcomes import fidelity
 
         assert not list(fidelity(record(phase("replay", facts=facts))))
 

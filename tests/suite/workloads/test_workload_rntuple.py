@@ -20,14 +20,14 @@ from fsmatrix.analysis.studies.lhcb import lhcb
 from fsmatrix.backends.access import DaosAccess
 from fsmatrix.cli import main as cli
 from fsmatrix.results.audits import audit_run
-from fsmatrix.results.evidence.lhcb import Analysed, analysed
-from fsmatrix.results.files.campaign.merge import writing
+from fsmatrix.results.evidence.workloads import Analysed, analysed
+from fsmatrix.results.files.campaignfile import writing
 from fsmatrix.results.record import Case, Geometry, RunRecord
 from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.python import ROOT as ROOT_KIND
 from fsmatrix.suite.workloads.base import Argv
 from fsmatrix.suite.workloads.rntuple import Rntuple, RntupleOptions
-from fsmatrix.suite.workloads.streams.lhcb.selection import READ_BYTES
+from fsmatrix.suite.workloads.streams.lhcb.analysis import READ_BYTES
 from tests.suite.rntuple_workload import (
     COMPRESSIONS,
     EVENTS,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.traces.model import UNKNOWN
-from fsmatrix.traces.reader import Trace
+from fsmatrix.traces.tracefile import Trace
 
 MODES = {Flag.READ_ONLY: os.O_RDONLY, Flag.WRITE_ONLY: os.O_WRONLY}
 

@@ -14,8 +14,8 @@ import pytest
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers.mpirun import Mpirun
-from fsmatrix.traces.capture import program
-from fsmatrix.traces.reader import opened
+from fsmatrix.traces.capture import strace
+from fsmatrix.traces.tracefile import opened
 from tests.traces.capture import again
 from tests.traces.capture.texts import Read, read_all, words
 
@@ -96,7 +96,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def captured(folder: Path, *command: str) -> Read:
     """What a command did in a folder."""
     out = folder.parent / "t.h5"
-    assert program.capture(command, [folder], out) == 0
+    assert strace.capture(command, [folder], out) == 0
     with opened(out) as trace:
         return words(trace)
 
@@ -209,7 +209,7 @@ def test_all_operations_have_the_same_outcome_again(folder: Path, name: str) -> 
     subprocess.run([*git, "-C", str(source), "add", "."], check=True)
     subprocess.run([*git, "-C", str(source), "commit", "-qm", "all"], check=True)
     out, elsewhere = folder.parent / "t.h5", folder.parent / "elsewhere"
-    assert program.capture(SAME_AGAIN[name], [folder], out) == 0
+    assert strace.capture(SAME_AGAIN[name], [folder], out) == 0
     with opened(out) as trace:
         assert trace.operations > 30
         assert again.differences(trace, elsewhere) == []
@@ -293,29 +293,29 @@ def test_strace_that_may_not_trace(
     stand_in.write_text("#!/bin/sh\necho 'strace: ptrace: Operation not permitted' >&2\nexit 1\n")
     stand_in.chmod(0o755)
     monkeypatch.setenv("PATH", f"{stand_in.parent}:/usr/bin:/bin")
-    program.options.cache_clear()
+    strace.options.cache_clear()
     with pytest.raises(ToolError, match="Operation not permitted; ptrace must be allowed"):
-        program.capture(["touch", "made"], [folder], tmp_path / "t.h5")
-    program.options.cache_clear()
+        strace.capture(["touch", "made"], [folder], tmp_path / "t.h5")
+    strace.options.cache_clear()
     assert not (folder / "made").exists()
 
 
 def test_strace_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("fsmatrix.backends.system.tools._SYSTEM_FOLDERS", ())
     monkeypatch.setenv("PATH", str(tmp_path))
-    program.options.cache_clear()
+    strace.options.cache_clear()
     with pytest.raises(ToolError, match="strace is missing"):
-        program.options()
-    program.options.cache_clear()
+        strace.options()
+    strace.options.cache_clear()
 
 
 def test_an_older_strace(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """One that knows neither nanoseconds nor a filter in the kernel."""
-    monkeypatch.setattr(program, "_FILTER", "--no-such-option")
-    monkeypatch.setattr(program, "_NANOSECONDS", ("--no-such-option",))
-    program.options.cache_clear()
+    monkeypatch.setattr(strace, "_FILTER", "--no-such-option")
+    monkeypatch.setattr(strace, "_NANOSECONDS", ("--no-such-option",))
+    strace.options.cache_clear()
     got = captured(folder, "sh", "-c", "echo x > made")
-    program.options.cache_clear()
+    strace.options.cache_clear()
     assert got.said == ["create made", "write made 0+2 = 2", "close made = ?"]
     assert all(latency > 0 and latency % 1000 == 0 for latency in got.latencies[:2])
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.traces.capture import files, strace
-from fsmatrix.traces.capture.files import DIRECTORY, LOOSE
+from fsmatrix.traces.capture import processes, strace
+from fsmatrix.traces.capture.processes import DIRECTORY, LOOSE
 from fsmatrix.traces.model import Roots
-from fsmatrix.traces.reader import opened
-from fsmatrix.traces.writer import writing
+from fsmatrix.traces.tracefile import opened, writing
 from tests.traces.capture.texts import read, text
 
 LEARNED = {
@@ -140,7 +139,7 @@ def test_a_look(tmp_path: Path) -> None:
     look = {
         b"d": DIRECTORY, b"d/\xff": 7, b"file": 3, b"to-file": 3, b"to-d": LOOSE, b"fifo": 0,
     }  # fmt: skip
-    assert files.sizes(Roots([root])) == look | {b"to-none": LOOSE}
-    two = files.sizes(Roots([root + b"/d", b"/none"]))
+    assert processes.found_sizes(Roots([root])) == look | {b"to-none": LOOSE}
+    two = processes.found_sizes(Roots([root + b"/d", b"/none"]))
     assert two == {b"d": DIRECTORY, b"d/\xff": 7, b"none": LOOSE}
-    assert files.sizes(Roots([root]), most=6) is None
+    assert processes.found_sizes(Roots([root]), most=6) is None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.traces.importing.base import import_traces
 from fsmatrix.traces.model import Header
-from fsmatrix.traces.reader import opened
+from fsmatrix.traces.tracefile import opened
 
 
 class Row(NamedTuple):

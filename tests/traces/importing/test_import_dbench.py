@@ -16,7 +16,7 @@ import pytest
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.traces.importing.base import import_traces
 from fsmatrix.traces.model import ABSENT, TraceError
-from fsmatrix.traces.reader import opened
+from fsmatrix.traces.tracefile import opened
 from tests.traces.importing.imported import imported
 from tests.waiting import until
 

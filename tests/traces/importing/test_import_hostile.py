@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fsmatrix.traces.importing.base import MOST_UNSEEN, import_traces
 from fsmatrix.traces.model import TraceError
-from fsmatrix.traces.reader import opened
+from fsmatrix.traces.tracefile import opened
 from tests.traces.importing.imported import imported
 
 NUMBERS = st.sampled_from(

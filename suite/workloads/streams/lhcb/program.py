@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.suite.workloads.streams.lhcb import events as generator
-from fsmatrix.suite.workloads.streams.lhcb.selection import ALL, Columns, Selected, select, share
+from fsmatrix.suite.workloads.streams.lhcb import analysis as generator
+from fsmatrix.suite.workloads.streams.lhcb.analysis import ALL, Columns, Selected, select, share
 
 # What a program of the LHCb analysis is asked, what it answers, and how that is written.
 

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.suite.workloads.streams.lhcb import selection
-from fsmatrix.suite.workloads.streams.lhcb.program import Refused, Request, Times
-from fsmatrix.suite.workloads.streams.lhcb.selection import (
+from fsmatrix.suite.workloads.streams.lhcb import analysis
+from fsmatrix.suite.workloads.streams.lhcb.analysis import (
     ALL,
     CUTS,
     HADRONS,
@@ -22,6 +21,7 @@ from fsmatrix.suite.workloads.streams.lhcb.selection import (
     Columns,
     Selected,
 )
+from fsmatrix.suite.workloads.streams.lhcb.program import Refused, Request, Times
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the wheel's: it is in alpha stage
@@ -85,7 +85,7 @@ def read(request: Request, place: str, part: int) -> tuple[Times, int, Selected]
     """The analysis of one file, or one ntuple of a container."""
     del request
     times, passed = np.zeros(4), np.zeros(6, np.int64)
-    counts = np.zeros(selection.BINS, np.int64)
+    counts = np.zeros(analysis.BINS, np.int64)
     stored = ROOT.fsmatrix_lhcb.read(place, _ntuple(place, part), passed, counts, times)
     cuts = dict(zip(CUTS, passed.tolist(), strict=True))
     return Times(*times.tolist()), int(stored), Selected(**cuts, counts=counts)

@@ -15,8 +15,7 @@ import numpy.typing as npt
 import uproot
 import xxhash as xxhash
 
-from fsmatrix.suite.workloads.streams.lhcb.program import Refused, Request, Times
-from fsmatrix.suite.workloads.streams.lhcb.selection import (
+from fsmatrix.suite.workloads.streams.lhcb.analysis import (
     ALL,
     READ,
     TREE,
@@ -24,6 +23,7 @@ from fsmatrix.suite.workloads.streams.lhcb.selection import (
     Selected,
     select,
 )
+from fsmatrix.suite.workloads.streams.lhcb.program import Refused, Request, Times
 
 NAME = "uproot"
 ITEM = 8  # bytes of the widest column

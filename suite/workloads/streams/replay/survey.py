@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import MAX_OP_BYTES, Kind, Place
-from fsmatrix.results.evidence.stored import Stored, read
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject, Stored, read
 from fsmatrix.results.histogram import BINS, bin_of
 from fsmatrix.traces.model import UNKNOWN, Columns, Operations
 
@@ -82,7 +81,7 @@ def opened_trace(work: ReplayParams) -> Iterator[Operations]:
 
         yield generate(work.generator, work.scale, work.seed)
         return
-    from fsmatrix.traces.reader import opened
+    from fsmatrix.traces.tracefile import opened
 
     with opened(work.trace) as trace:
         yield trace

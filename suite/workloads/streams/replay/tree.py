@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import OP, Chunk, Chunks, Flag, Kind, Place
-from fsmatrix.results.evidence.values import JsonObject
+from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.suite.workloads.streams.replay.survey import (
     MOST_OFFSET,
     NAME_MAX,

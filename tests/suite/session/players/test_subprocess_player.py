@@ -20,9 +20,8 @@ import pytest
 from fsmatrix.backends.player.base import Latencies, PlayerOptions
 from fsmatrix.backends.player.ops import OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import open_player
-from fsmatrix.suite.session import programs
-from fsmatrix.suite.session.players import subprocess_player
-from fsmatrix.suite.session.players.subprocess_player import SubprocessPlayer
+from fsmatrix.suite.session import players, programs
+from fsmatrix.suite.session.players import SubprocessPlayer
 from tests.backends.playing import (
     SEED,
     chunk,
@@ -218,7 +217,7 @@ def test_its_process_is_killed(made: Made) -> None:
 def test_its_process_hangs_at_the_end(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     player = made()
     process = process_of(player)
-    monkeypatch.setattr(subprocess_player, "END_SECONDS", 0.5)
+    monkeypatch.setattr(players, "END_SECONDS", 0.5)
     for each in (*process.children(recursive=True), process):
         each.suspend()
     player.close()
@@ -229,7 +228,7 @@ def test_it_ends_with_its_rank(tmp_path: Path) -> None:
     code = (
         "import time, sys\n"
         "from fsmatrix.backends.player.player import PlayerOptions\n"
-        "from fsmatrix.suite.session.players.subprocess_player import SubprocessPlayer\n"
+        "from fsmatrix.suite.session.players import SubprocessPlayer\n"
         "options = PlayerOptions(slots=1, max_op_bytes=1)\n"
         "player = SubprocessPlayer('posix', sys.argv[1], options, {})\n"
         "print(player._process.pid, flush=True)\n"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.suite.session.comm import SoloComm
-from fsmatrix.suite.session.players.subprocess_player import BYTES, next_turn, taking_turns
+from fsmatrix.suite.session.players import BYTES, next_turn, taking_turns
 from tests.suite.thread_ranks import in_ranks
 
 EACH = 300
