@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fsmatrix.results.audits.base import Audit, Remark, window
-from fsmatrix.results.evidence.openloop import SATURATED, open_loop
+from fsmatrix.results.evidence.openloop import SATURATED, capacity, open_loop
 from fsmatrix.results.record import Floats, Phase, RunRecord, Severity, operations
 
 SHORTEST_WINDOW = 0.25  # s: below, start-up, one scheduling delay or one flush decides
@@ -193,7 +193,52 @@ def saturated(record: RunRecord) -> Iterator[Remark]:
         yield "warning", phase.name, message, evidence
 
 
+def limit_not_kept(record: RunRecord) -> Iterator[Remark]:
+    """Capacity: no rate that the search settled on kept the limit once more."""
+    for phase in record.phases:
+        searched = capacity(phase.facts)
+        if searched is None or searched.probes[-1].kept:
+            continue
+        last = searched.probes[-1]
+        seen = "it was saturated" if last.latency is None else f"it was {1e3 * last.latency:.3g} ms"
+        message = (
+            f"{searched.percentile} was to stay within {1e3 * searched.limit:.3g} ms, and at "
+            f"{last.rate:.4g} operations per second, the last that was tried, {seen}: latencies "
+            "vary too much for a capacity"
+        )
+        yield "invalid", phase.name, message, searched.document()
+
+
+def capacity_at_least(record: RunRecord) -> Iterator[Remark]:
+    """Capacity: all that the closed loop did keeps the limit, so that there is nothing to find."""
+    for phase in record.phases:
+        searched = capacity(phase.facts)
+        if searched is None or searched.at_least is None:
+            continue
+        latency = searched.probes[-1].latency or 0.0  # it was kept
+        message = (
+            f"the capacity is at least {searched.at_least:.4g} operations per second, what the "
+            f"closed loop did: {searched.percentile} was {1e3 * latency:.3g} ms there, within the "
+            f"limit of {1e3 * searched.limit:.3g} ms; no number of it counts"
+        )
+        yield "warning", phase.name, message, searched.document()
+
+
 AUDITS = (
+    Audit(
+        "limit-not-kept",
+        1,
+        "phase",
+        limit_not_kept,
+        "give each step more seconds, or a limit that is not about what single operations take",
+    ),
+    Audit(
+        "capacity-at-least",
+        1,
+        "phase",
+        capacity_at_least,
+        "give a lower limit, or more processes, threads or depth, which raise the closed loop",
+    ),
     Audit(
         SATURATED,
         1,

@@ -10,7 +10,7 @@ import numpy as np
 
 from fsmatrix.results import histogram, iterations
 from fsmatrix.results.evidence.lhcb import analysed
-from fsmatrix.results.evidence.openloop import open_loop
+from fsmatrix.results.evidence.openloop import capacity, open_loop
 from fsmatrix.results.evidence.replay import replayed
 from fsmatrix.results.files.campaign import observed, usage
 from fsmatrix.results.files.hdf5.schema import to_json
@@ -207,7 +207,7 @@ def latency_kinds(phase: Phase) -> tuple[str, ...]:
 
 def _numbers(record: RunRecord, phase: Phase, kinds: Sequence[str]) -> dict[str, float]:
     io_window = window_of(phase)
-    loop = open_loop(phase.facts)
+    loop, searched = open_loop(phase.facts), capacity(phase.facts)
     ceiling = record.evidence.ceilings.get(phase.name)
     total = float(phase.bytes.sum())
     return {
@@ -230,8 +230,14 @@ def _numbers(record: RunRecord, phase: Phase, kinds: Sequence[str]) -> dict[str,
         **_latencies(phase, kinds, "latency"),
         **_latencies(phase, [kind for kind in phase.latency if kind.endswith(SERVICE)], "service"),
         **(loop.columns() if loop is not None else {}),
+        **({"capacity": searched.rate} if searched and searched.rate else {}),
         **({"client_ceiling": ceiling.rate} if ceiling and ceiling.rate else {}),
     }
+
+
+def latencies(phase: Phase) -> dict[str, float]:
+    """The columns `latency_...` of a phase (seconds): mean, extremes, percentiles; empty: none."""
+    return _latencies(phase, latency_kinds(phase), "latency")
 
 
 def used(record: RunRecord, phase: Phase) -> dict[str, float]:
