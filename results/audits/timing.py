@@ -193,18 +193,21 @@ def saturated(record: RunRecord) -> Iterator[Remark]:
         yield "warning", phase.name, message, evidence
 
 
-def limit_not_kept(record: RunRecord) -> Iterator[Remark]:
-    """Capacity: no rate that the search settled on kept the limit once more."""
+def capacity_not_found(record: RunRecord) -> Iterator[Remark]:
+    """Capacity: the search was led by luck, as another step at or above its rate showed."""
     for phase in record.phases:
         searched = capacity(phase.facts)
-        if searched is None or searched.probes[-1].kept:
+        if searched is None or searched.rate is not None or searched.at_least is not None:
             continue
         last = searched.probes[-1]
-        seen = "it was saturated" if last.latency is None else f"it was {1e3 * last.latency:.3g} ms"
+        limit = f"{searched.percentile} within {1e3 * searched.limit:.3g} ms"
+        seen = "saturated" if last.latency is None else f"{1e3 * last.latency:.3g} ms"
+        also = (
+            "was kept although lower rates did not keep it" if last.kept else "was not kept again"
+        )
         message = (
-            f"{searched.percentile} was to stay within {1e3 * searched.limit:.3g} ms, and at "
-            f"{last.rate:.4g} operations per second, the last that was tried, {seen}: latencies "
-            "vary too much for a capacity"
+            f"{limit} {also}, at {last.rate:.4g} operations per second ({seen}): latencies vary "
+            "too much from step to step for a capacity"
         )
         yield "invalid", phase.name, message, searched.document()
 
@@ -226,11 +229,18 @@ def capacity_at_least(record: RunRecord) -> Iterator[Remark]:
 
 AUDITS = (
     Audit(
-        "limit-not-kept",
+        SATURATED,
         1,
         "phase",
-        limit_not_kept,
-        "give each step more seconds, or a limit that is not about what single operations take",
+        saturated,
+        "its rate is what the system can do; for latencies offer less, or more threads or depth",
+    ),
+    Audit(
+        "capacity-not-found",
+        1,
+        "phase",
+        capacity_not_found,
+        "give each step more seconds, a quieter machine, or a limit above what single stalls take",
     ),
     Audit(
         "capacity-at-least",
@@ -238,13 +248,6 @@ AUDITS = (
         "phase",
         capacity_at_least,
         "give a lower limit, or more processes, threads or depth, which raise the closed loop",
-    ),
-    Audit(
-        SATURATED,
-        1,
-        "phase",
-        saturated,
-        "its rate is what the system can do; for latencies offer less, or more threads or depth",
     ),
     Audit("too-short", 2, "phase", too_short, "give it more work, or a fixed time"),
     Audit(

@@ -105,7 +105,7 @@ class Capacity(Stored):
     """What a search for the highest rate that keeps a limit came to.
 
     The last of the probes is the phase that the fact is of.  Without a rate, and without one that
-    it is at least, no confirmation kept the limit.
+    it is at least, the outcomes contradicted each other.
     """
 
     percentile: str  # mean, p50, p95, p99, p99.9

@@ -2,9 +2,10 @@
 
 Which rate is tried next follows from which were kept alone, so that the same code searches a real
 system, a stored run and a simulated queue.  The rates are the points of a grid of equal ratios up
-to what the closed loop reached.  Bisection finds the highest point that was kept, in 7 steps, as
-if no outcome were luck; so that one lucky outcome is not the answer, that point must keep the limit
-once more: where it does not, the point below it is tried, until one does or no step is left.
+to what the closed loop reached.  Seven steps bisect it as if no outcome were luck.  Then luck is
+looked for on both sides.  A rate well above must not keep the limit: one stall at the beginning
+leads a bisection far too low.  The rate found must keep it once more: where it does not, the point
+below may, in the one step that is left.  Otherwise nothing was found, and there is no number.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from fsmatrix.results.record import Phase
 from fsmatrix.results.units import DURATION_UNITS, UnitError, parse_duration
 
 STEPS = 10  # of one search, at most
-BISECTED = 7  # of these; the others confirm
+BISECTED = 7  # of these; the others look for luck
 POINTS = (1 << BISECTED) - 1  # so many outcomes and one more, that none is kept, are told apart
+ABOVE = 7  # points between what was found and what must not keep the limit: a quarter more
 LEAST_SHARE = 0.02  # of the closed loop's rate: the lowest point
 FEWEST = 12.0  # operations beyond the percentile at the lowest rate; its histogram needs 10
 # as the option has it -> as the columns of the results have it
@@ -31,11 +33,10 @@ SHOWN_UNITS = ("s", "ms", "us", "ns")
 
 @dataclass(frozen=True)
 class Standing:
-    """What a search knows: the rate to try next (None: it is over), and what that is for."""
+    """What a search knows: the rate to try next (None: it is over), or what it found."""
 
     rate: float | None
-    confirms: bool = False  # the rate has been kept once, or one above it was, by luck
-    found: float | None = None  # kept twice, or confirmed
+    found: float | None = None
     highest: bool = False  # what was found is the highest of all: it may be more
 
 
@@ -59,13 +60,20 @@ class Search:
             below, above = (middle, above) if outcome else (below, middle)
         if len(kept) < BISECTED:
             return Standing(self.rate((below + above) // 2))
-        for outcome in kept[BISECTED:]:
+        if below < 0:
+            return Standing(None)
+        later = list(kept[BISECTED:])
+        if below + ABOVE < POINTS:
+            if not later:
+                return Standing(self.rate(below + ABOVE))
+            if later.pop(0):
+                return Standing(None)
+        for outcome in later:
             if outcome:
                 return Standing(None, found=self.rate(below), highest=below == POINTS - 1)
             below -= 1
-        if below < 0 or len(kept) == STEPS:
-            return Standing(None)
-        return Standing(self.rate(below), confirms=True)
+        is_over = below < 0 or len(kept) == STEPS
+        return Standing(None if is_over else self.rate(below))
 
 
 @dataclass(frozen=True)
