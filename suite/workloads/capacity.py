@@ -2,10 +2,10 @@
 
 Which rate is tried next follows from which were kept alone, so that the same code searches a real
 system, a stored run and a simulated queue.  The rates are the points of a grid of equal ratios up
-to what the closed loop reached.  Seven steps bisect it as if no outcome were luck.  Then luck is
+to what the closed loop reached.  Six steps bisect it as if no outcome were luck.  Then luck is
 looked for on both sides.  A rate well above must not keep the limit: one stall at the beginning
-leads a bisection far too low.  The rate found must keep it once more: where it does not, the point
-below may, in the one step that is left.  Otherwise nothing was found, and there is no number.
+leads a bisection far too low.  The rate found must keep it once more: where it does not, the points
+below may, in the steps that are left.  Otherwise nothing was found, and there is no number.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from fsmatrix.results.record import Phase
 from fsmatrix.results.units import DURATION_UNITS, UnitError, parse_duration
 
 STEPS = 10  # of one search, at most
-BISECTED = 7  # of these; the others look for luck
+BISECTED = 6  # of these; the others look for luck
 POINTS = (1 << BISECTED) - 1  # so many outcomes and one more, that none is kept, are told apart
-ABOVE = 7  # points between what was found and what must not keep the limit: a quarter more
-LEAST_SHARE = 0.02  # of the closed loop's rate: the lowest point
+ABOVE = 5  # points between what was found and what must not keep the limit: a quarter more
+LEAST_SHARE = 0.05  # of the closed loop's rate: the lowest point
 FEWEST = 12.0  # operations beyond the percentile at the lowest rate; its histogram needs 10
 # as the option has it -> as the columns of the results have it
 NAMES = {"mean": "mean", **{name.replace("_", "."): name for name in PERCENTILES}}
