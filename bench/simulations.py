@@ -19,6 +19,7 @@ from scipy import stats
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1])]  # also under -P
 
+from simulations_capacity import capacity
 from simulations_many import (
     INSIDE,
     called,
@@ -301,6 +302,7 @@ def main() -> None:
     parts += list(false_claims())
     parts += list(growing(options.trials // 2))
     parts += list(null_study(options.trials // 4))
+    parts += list(capacity(max(options.trials // 20, 20)))
     text = "\n".join(parts)
     if options.write is None:
         print(text)

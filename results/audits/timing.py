@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fsmatrix.results.audits.base import Audit, Remark, window
-from fsmatrix.results.evidence.workloads import SATURATED, open_loop
+from fsmatrix.results.evidence.workloads import SATURATED, capacity, open_loop
 from fsmatrix.results.record import Floats, Phase, RunRecord, Severity, operations
 
 SHORTEST_WINDOW = 0.25  # s: below, start-up, one scheduling delay or one flush decides
@@ -193,6 +193,40 @@ def saturated(record: RunRecord) -> Iterator[Remark]:
         yield "warning", phase.name, message, evidence
 
 
+def capacity_not_found(record: RunRecord) -> Iterator[Remark]:
+    """Capacity: the search was led by luck, as another step at or above its rate showed."""
+    for phase in record.phases:
+        searched = capacity(phase.facts)
+        if searched is None or searched.rate is not None or searched.at_least is not None:
+            continue
+        last = searched.probes[-1]
+        limit = f"{searched.percentile} within {1e3 * searched.limit:.3g} ms"
+        seen = "saturated" if last.latency is None else f"{1e3 * last.latency:.3g} ms"
+        also = (
+            "was kept although lower rates did not keep it" if last.kept else "was not kept again"
+        )
+        message = (
+            f"{limit} {also}, at {last.rate:.4g} operations per second ({seen}): latencies vary "
+            "too much from step to step for a capacity"
+        )
+        yield "invalid", phase.name, message, searched.document()
+
+
+def capacity_at_least(record: RunRecord) -> Iterator[Remark]:
+    """Capacity: all that the closed loop did keeps the limit, so that there is nothing to find."""
+    for phase in record.phases:
+        searched = capacity(phase.facts)
+        if searched is None or searched.at_least is None:
+            continue
+        latency = searched.probes[-1].latency or 0.0  # it was kept
+        message = (
+            f"the capacity is at least {searched.at_least:.4g} operations per second, what the "
+            f"closed loop did: {searched.percentile} was {1e3 * latency:.3g} ms there, within the "
+            f"limit of {1e3 * searched.limit:.3g} ms; no number of it counts"
+        )
+        yield "warning", phase.name, message, searched.document()
+
+
 AUDITS = (
     Audit(
         SATURATED,
@@ -200,6 +234,20 @@ AUDITS = (
         "phase",
         saturated,
         "its rate is what the system can do; for latencies offer less, or more threads or depth",
+    ),
+    Audit(
+        "capacity-not-found",
+        1,
+        "phase",
+        capacity_not_found,
+        "give each step more seconds, a quieter machine, or a limit above what single stalls take",
+    ),
+    Audit(
+        "capacity-at-least",
+        1,
+        "phase",
+        capacity_at_least,
+        "give a lower limit, or more processes, threads or depth, which raise the closed loop",
     ),
     Audit("too-short", 2, "phase", too_short, "give it more work, or a fixed time"),
     Audit(

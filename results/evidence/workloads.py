@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from fsmatrix.results.evidence.stored import JsonObject, Stored, StoredError, read
 
 OPEN_LOOP = "open_loop"
+CAPACITY = "capacity"  # the fact of a search for one
 SATURATED = "saturated"  # the audit
 ENOUGH = 0.99  # of the offered rate: with less, the system did not follow
 # tallies of a rank: operations due, ns in which they were, those begun by the end of it, and ever
@@ -27,6 +28,7 @@ OPEN_LOOP_COLUMNS = {
     "backlog": ("1", "open loop: operations due and not begun at the end of the arrivals"),
     "unplayed": ("1", "open loop: operations due and never begun"),
     "closed_loop_rate": ("s-1", "load: operations / window of the closed loop it is a share of"),
+    "capacity": ("s-1", "highest offered rate that keeps the limit of the option `capacity`"),
     "service_mean": ("s", "open loop: mean time from the call of an operation to its end"),
     "service_min": ("s", "open loop: smallest such time"),
     "service_max": ("s", "open loop: largest such time"),
@@ -93,6 +95,42 @@ def open_loop(facts: JsonObject) -> OpenLoop | None:
     except StoredError:
         return None
     return loop if loop.seconds > 0 and loop.due > 0 else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe(Stored):
+    """One step of a search for a capacity."""
+
+    rate: float  # operations per second, as asked for
+    latency: float | None  # the percentile's, seconds; None: saturated, or too few operations
+    saturated: bool
+    kept: bool  # not saturated, and the latency within the limit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capacity(Stored):
+    """What a search for the highest rate that keeps a limit came to.
+
+    The last of the probes is the phase that the fact is of.  Without a rate, and without one that
+    it is at least, the outcomes contradicted each other.
+    """
+
+    percentile: str  # mean, p50, p95, p99, p99.9
+    limit: float  # seconds
+    probes: tuple[Probe, ...]
+    rate: float | None = None  # found: operations per second
+    at_least: float | None = None  # kept, and no higher one was tried: operations per second
+
+
+def capacity(facts: JsonObject) -> Capacity | None:
+    """What the facts of a phase tell of a search; None if they tell none, or nonsense."""
+    if CAPACITY not in facts:
+        return None
+    try:
+        found = read(Capacity, facts[CAPACITY], CAPACITY)
+    except StoredError:
+        return None
+    return found if found.probes else None
 
 
 @dataclass(frozen=True, kw_only=True)

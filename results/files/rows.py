@@ -18,7 +18,7 @@ from fsmatrix.results import histogram, iterations
 from fsmatrix.results.evidence.evidence import Counters, CpuShares, counter_differences
 from fsmatrix.results.evidence.replay import replayed
 from fsmatrix.results.evidence.stored import inside, positive
-from fsmatrix.results.evidence.workloads import analysed, open_loop
+from fsmatrix.results.evidence.workloads import analysed, capacity, open_loop
 from fsmatrix.results.files.schema import to_json
 from fsmatrix.results.record import (
     FSYNC,
@@ -339,7 +339,7 @@ def latency_kinds(phase: Phase) -> tuple[str, ...]:
 
 def _numbers(record: RunRecord, phase: Phase, kinds: Sequence[str]) -> dict[str, float]:
     io_window = window_of(phase)
-    loop = open_loop(phase.facts)
+    loop, searched = open_loop(phase.facts), capacity(phase.facts)
     ceiling = record.evidence.ceilings.get(phase.name)
     total = float(phase.bytes.sum())
     return {
@@ -362,8 +362,14 @@ def _numbers(record: RunRecord, phase: Phase, kinds: Sequence[str]) -> dict[str,
         **_latencies(phase, kinds, "latency"),
         **_latencies(phase, [kind for kind in phase.latency if kind.endswith(SERVICE)], "service"),
         **(loop.columns() if loop is not None else {}),
+        **({"capacity": searched.rate} if searched and searched.rate else {}),
         **({"client_ceiling": ceiling.rate} if ceiling and ceiling.rate else {}),
     }
+
+
+def latencies(phase: Phase) -> dict[str, float]:
+    """The columns `latency_...` of a phase (seconds): mean, extremes, percentiles; empty: none."""
+    return _latencies(phase, latency_kinds(phase), "latency")
 
 
 def used(record: RunRecord, phase: Phase) -> dict[str, float]:

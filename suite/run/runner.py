@@ -164,10 +164,20 @@ class Runner:
                 steps += spec.workload.steps(spec.case, self.access, spec.engine)
                 for step in steps:
                     self._in_its_place(run, step)
+                steps += self._further(run)
         except (RunFailed, NodeError) as reason:
             self._clear_away(run, reason)
             raise
         return self._remove(run) or self._ceilings(run, steps, time.monotonic() - begin)
+
+    def _further(self, run: RunContext) -> list[Step]:
+        """The steps that depend on what came of those before; of these the last one counts."""
+        spec, builder, steps = run.spec, run.builder, list[Step]()
+        while step := spec.workload.next_step(spec.case, self.access, spec.engine, builder.outputs):
+            builder.kernels.pop(step.name, None)
+            self._in_its_place(run, step)
+            steps.append(step)
+        return steps
 
     def _ceilings(self, run: RunContext, steps: Sequence[Step], took: float) -> SessionError | None:
         ranks = addressed(self.session.hello.ranks, "rank", run.spec.case.geometry)

@@ -144,6 +144,16 @@ class Workload(ABC):
     def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
         """The steps of one run, in order."""
 
+    def next_step(
+        self, case: Case, access: Access, engine: Engine, outputs: Sequence[Output]
+    ) -> Step | None:
+        """One more timed step, which depends on what the run gave so far; None: no more.
+
+        Of such steps the last one counts: counters of the run are those of it alone.  Pure.
+        """
+        del case, access, engine, outputs
+        return None
+
     def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
         """One run from the outputs of all its steps; ParseError if they cannot be understood.
 

@@ -88,14 +88,19 @@ class OpenLoopOptions(WorkloadOptions):
         given = [name for name in given if getattr(self, name) is not None]
         if not self.is_open and given:
             raise ValueError(f"{' and '.join(given)}: only with a rate")
-        if self.load is not None and self.rate_per is not None:
+        if self.needs_maximum and self.rate_per is not None:
             raise ValueError("rate_per: a load is a share of what all processes do together")
         return self
 
     @property
     def is_open(self) -> bool:
         """Whether operations are due at a rate."""
-        return self.rate is not None or self.load is not None
+        return self.rate is not None or self.needs_maximum
+
+    @property
+    def needs_maximum(self) -> bool:
+        """Whether its rate is known only when its closed loop has been run."""
+        return self.load is not None
 
 
 class OpenLoopWorkload(Workload):
@@ -106,10 +111,11 @@ class OpenLoopWorkload(Workload):
 
     @property
     def closed_loop(self) -> Self | None:
-        """The same as fast as possible, of which a `load` is a share; None without one."""
-        if self.options.load is None:
+        """The same as fast as possible, which the rate depends on; None where it does not."""
+        if not self.options.needs_maximum:
             return None
-        return type(self)(self.options.model_copy(update={"load": None, "arrivals": None}))
+        given = {"load", "capacity", "arrivals"} & set(type(self.options).model_fields)
+        return type(self)(self.options.model_copy(update=dict.fromkeys(given)))
 
     def measured(self, maxima: Mapping[str, float]) -> Self:
         """With what the closed loop did in the same block: phase -> operations per second."""
@@ -119,8 +125,8 @@ class OpenLoopWorkload(Workload):
 
     def require_rate(self) -> None:
         """ValueError if the closed loop was not measured: this would be one."""
-        if self.options.load is not None and not self._maxima:
-            raise ValueError("load: what the closed loop reached is not known")
+        if self.options.needs_maximum and not self._maxima:
+            raise ValueError("load or capacity: what the closed loop reached is not known")
 
     def of_process(self, case: Case, phase: str) -> float:
         """Operations per second of each process; 0 without a rate, or before it is known."""

@@ -18,15 +18,17 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from fsmatrix.backends.access import Access, DeviceAccess
 from fsmatrix.backends.player.ops import MAX_OP_BYTES, Io
+from fsmatrix.results.evidence.workloads import CAPACITY, Probe
 from fsmatrix.results.formats.base import Parsed
-from fsmatrix.results.record import Case
+from fsmatrix.results.record import Case, Phase
 from fsmatrix.results.units import Duration, PositiveSize, format_size
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.workloads.base import Footprint, Output, Step, Stream, WorkloadOptions
+from fsmatrix.suite.workloads.capacity import BISECTED, STEPS, Limit, Search, normal, unknown
 from fsmatrix.suite.workloads.openloop import OpenLoopOptions, OpenLoopWorkload, paced
 from fsmatrix.suite.workloads.streams.pattern import Task, name_of, part_of, reads_of
 
@@ -62,6 +64,12 @@ class PatternOptions(OpenLoopOptions):
     iodepth: Depth = 1  # operations in flight of each thread, where the driver can
     io: Io = "auto"  # auto: by the target's own driver; uring: on paths and devices by io_uring
     overwrite: bool | None = None  # writes go into laid-out files; default: random ones do
+    capacity: Annotated[dict[str, str], BeforeValidator(normal)] | None = Field(
+        default=None,
+        description="instead of a rate, one percentile (mean, p50, p95, p99, p99.9) and its limit, "
+        "such as {p99: 2ms}: the highest rate that keeps it is searched, up to that of the same "
+        "case in a closed loop, which is run before it in each block",
+    )
 
     @field_validator("overwrite")
     @classmethod
@@ -88,9 +96,30 @@ class PatternOptions(OpenLoopOptions):
             raise ValueError("wear_out needs fixed: time")
         if self.wear_out and self.is_open:
             raise ValueError("wear_out: with a rate each process has its own operations to play")
+        if self.capacity is not None and (problem := self._no_search()):
+            raise ValueError(f"capacity: {problem}")
         if self.direct and (problem := self.misaligned()):
             raise ValueError(problem)
         return self
+
+    def _no_search(self) -> str:
+        """Why no capacity can be searched (empty: it can)."""
+        if self.rate is not None or self.load is not None:
+            return f"give it or {'load' if self.rate is None else 'rate'}, not both"
+        if self.fixed != "time":
+            return "each step of its search takes a fixed time: give fixed: time and seconds"
+        if not self.into_files:
+            return "each step of its search writes into the same files: give overwrite: true"
+        return ""
+
+    @property
+    def needs_maximum(self) -> bool:
+        """Whether its rate is known only when its closed loop has been run."""
+        return super().needs_maximum or self.capacity is not None
+
+    def labels(self) -> dict[str, str]:
+        """Levels to show in results: the limit as people write it."""
+        return {"capacity": " ".join(*self.capacity.items())} if self.capacity else {}
 
     @property
     def bytes(self) -> int:
@@ -143,31 +172,14 @@ class Pattern(OpenLoopWorkload):
         self.require_rate()
         options = self.options
         task = _placed(self._task(case), access)
-        files = (
-            tuple(name_of(task.layout, rank) for rank in range(case.geometry.processes))
-            if task.layout == "file-per-process"
-            else (name_of(task.layout, 0),)
-        )
         steps = []
         if options.into_files:
             prepare = _placed(self._prepare(case), access)
             steps.append(Step("write-prepare", "rank", "setup", self._stream(prepare, 0)))
-        timed = self._stream(task, self._generation)
-        if options.fixed == "time":
-            timed = replace(timed, seconds=options.seconds, wear_out=options.wear_out)
-        timed = paced(timed, task.arrivals, endless=task.endless)
-        closed = self._stream(replace(task, arrivals=None, verify=False), self._generation)
-        steps.append(
-            Step(
-                options.operation,
-                "rank",
-                "timed",
-                timed,
-                reads=options.into_files,
-                files=files,
-                ceiling=replace(closed, depth=1, io="auto"),
-            )
-        )
+        if options.capacity is not None:
+            return steps
+        timed = self._timed(case, task)
+        steps.append(timed)
         if options.verify and options.operation == "write":
             check = replace(
                 task,
@@ -180,18 +192,54 @@ class Pattern(OpenLoopWorkload):
                 arrivals=None,
             )
             stream = self._stream(check, self._generation)
-            steps.append(Step("read-verify", "rank", "check", stream, reads=True, files=files))
+            steps.append(
+                Step("read-verify", "rank", "check", stream, reads=True, files=timed.files)
+            )
         return steps
 
+    def next_step(
+        self, case: Case, access: Access, engine: Engine, outputs: Sequence[Output]
+    ) -> Step | None:
+        """Of a search for a capacity: the timed step at the rate that the outcomes lead to."""
+        del engine
+        if self.options.capacity is None:
+            return None
+        probes = self._probes(case, outputs)[1]
+        rate = self._search().after([probe.kept for probe in probes]).rate
+        if rate is None or (probes and unknown(probes[-1])):
+            return None
+        at = self._at(rate)
+        # by another name the operations have other arrivals and another random order
+        task = replace(
+            _placed(at._task(case), access), step=f"{at.options.operation}-{len(probes)}"
+        )
+        step = at._timed(case, task)
+        return replace(step, ceiling=None) if probes else step
+
     def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
-        """The phases that the session made, and what became of the rate."""
-        return self.told(super().parse(case, outputs), case)
+        """The phases that the session made, and what became of the rate.
+
+        Of a search for a capacity the last step's, if the search is over, with what it found.
+        """
+        if self.options.capacity is None:
+            return self.told(super().parse(case, outputs), case)
+        limit, search = Limit.of(self.options.capacity), self._search()
+        phases, probes = self._probes(case, outputs)
+        over = search.after([probe.kept for probe in probes]).rate is None
+        if probes and (unknown(probes[-1]) or (over and len(probes) == BISECTED)):
+            return Parsed(failure=limit.failure(probes))
+        if not over:
+            return Parsed()
+        facts = {**phases[-1].facts, CAPACITY: limit.outcome(search, probes).document()}
+        return Parsed(phases=(replace(phases[-1], facts=facts),))
 
     def refusal(self, case: Case) -> str:
         """Why this case cannot be run (empty: it can)."""
         for problem in (self._shift, self._division, self._repetition):
             if text := problem(case):
                 return text
+        if self.options.capacity is not None and self._maxima:
+            return self._no_probe(case)
         if text := self.misfit_of_rate(case, self.options.operation, self._arrival_seconds(case)):
             return text
         return self.options.misaligned() if case.cache == "bypass" else ""
@@ -215,14 +263,17 @@ class Pattern(OpenLoopWorkload):
         return {"chunk": options.chunk, whole: options.bytes}
 
     def footprint(self, case: Case) -> Footprint:
-        """Exact for fixed work; under fixed time `written` counts one pass over the data."""
+        """Exact for fixed work; under fixed time `written` counts one pass over the data.
+
+        Of a search for a capacity as many as it may have steps.
+        """
         options, geometry = self.options, case.geometry
+        steps = 1 if options.capacity is None else STEPS
         task = self._task(case)
         everybody = 1 if task.total else geometry.processes
         space = options.bytes * everybody
-        written = space if options.into_files else 0
-        if options.operation != "read":
-            written += space
+        prepared = space if options.into_files else 0
+        written = 0 if options.operation == "read" else space
         if options.operation == "mixed":
             ranks = range(geometry.processes) if task.total else range(1)
             written -= everybody * sum(
@@ -242,16 +293,82 @@ class Pattern(OpenLoopWorkload):
             kinds.add("evict")
         return Footprint(
             space=space,
-            written=written,
+            written=prepared + steps * written,
             files=geometry.processes if options.layout == "file-per-process" else 1,
-            seconds=self._arrival_seconds(case) or None,
-            read=space * ((options.operation == "read") + options.verify),
+            seconds=steps * self._arrival_seconds(case) or None,
+            read=space * (steps * (options.operation == "read") + options.verify),
             kinds=frozenset(kinds),
             depth=options.iodepth,
             io=options.io,
         )
 
+    # -- the search for a capacity ---------------------------------------------------------
+    def _at(self, rate: float) -> Pattern:
+        """The same work at that rate of all processes."""
+        at = Pattern(self.options.model_copy(update={"capacity": None, "rate": rate}))
+        at._maxima = self._maxima
+        return at
+
+    def _search(self) -> Search:
+        """ValueError if there is none: `refusal` says why."""
+        assert self.options.capacity is not None  # of those that are searched
+        self.require_rate()
+        limit, maximum = Limit.of(self.options.capacity), self._maxima[self.options.operation]
+        search = limit.search(maximum, self.options.seconds)
+        if search is None:
+            raise ValueError(
+                f"capacity: in {self.options.seconds:g} s the {maximum:.4g} operations per second "
+                f"of the closed loop are too few to tell {limit.percentile}: give it more seconds"
+            )
+        return search
+
+    def _no_probe(self, case: Case) -> str:
+        """Why a step of the search cannot be (empty: all can)."""
+        try:
+            search = self._search()
+        except ValueError as error:
+            return str(error)
+        return self._at(search.lowest).refusal(case) or self._at(search.highest).refusal(case)
+
+    def _probes(self, case: Case, outputs: Sequence[Output]) -> tuple[list[Phase], list[Probe]]:
+        """The steps of the search so far: their phases with their open loops, what came of them."""
+        assert self.options.capacity is not None  # of those that are searched
+        limit, search = Limit.of(self.options.capacity), self._search()
+        phases: list[Phase] = []
+        probes: list[Probe] = []
+        for output in outputs:
+            if output.phase is not None:
+                rate = search.after([probe.kept for probe in probes]).rate
+                assert rate is not None  # it was the rate of that step
+                told = self._at(rate).told(Parsed(phases=(output.phase,)), case)
+                phases += told.phases
+                probes.append(limit.probe(rate, phases[-1]))
+        return phases, probes
+
     # -- parts -----------------------------------------------------------------------------
+    def _timed(self, case: Case, task: Task) -> Step:
+        """The timed step of that task."""
+        options = self.options
+        files = (
+            tuple(name_of(task.layout, rank) for rank in range(case.geometry.processes))
+            if task.layout == "file-per-process"
+            else (name_of(task.layout, 0),)
+        )
+        timed = self._stream(task, self._generation)
+        if options.fixed == "time":
+            timed = replace(timed, seconds=options.seconds, wear_out=options.wear_out)
+        timed = paced(timed, task.arrivals, endless=task.endless)
+        closed = self._stream(replace(task, arrivals=None, verify=False), self._generation)
+        return Step(
+            options.operation,
+            "rank",
+            "timed",
+            timed,
+            reads=options.into_files,
+            files=files,
+            ceiling=replace(closed, depth=1, io="auto"),
+        )
+
     @property
     def _generation(self) -> int:
         """Generation that the timed step writes, or expects: what is overwritten differs.

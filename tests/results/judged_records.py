@@ -9,7 +9,7 @@ import numpy as np
 
 from fsmatrix.results.evidence.replay import CapturedKind, IssueError, PlayedKind
 from fsmatrix.results.evidence.target import DURABLE
-from fsmatrix.results.evidence.workloads import Analysed, OpenLoop, Selection
+from fsmatrix.results.evidence.workloads import Analysed, Capacity, OpenLoop, Probe, Selection
 from fsmatrix.results.record import Latency, Phase, RunRecord
 from tests.results.audit_records import (
     MB,
@@ -129,6 +129,14 @@ def paced(backlog: int = 0, unplayed: int = 0, **facts: float) -> RunRecord:
         rate=1000, arrivals="constant", seconds=10.0, due=10_000, backlog=backlog, unplayed=unplayed
     )
     return record(phase(facts={"open_loop": loop.document(), **facts}))
+
+
+def limited(latency: float | None, rate: float | None = None, **found: float) -> RunRecord:
+    """A search for the rate whose p99 stays within 2 ms, with that latency in its last step."""
+    kept = latency is not None and latency <= 0.002
+    probe = Probe(rate=500.0, latency=latency, saturated=latency is None, kept=kept)
+    fact = Capacity(percentile="p99", limit=0.002, probes=(probe,), rate=rate, **found)
+    return record(phase(facts={"capacity": fact.document()}))
 
 
 def of_links(speed: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from tests.results.audit_records import (
 from tests.results.audits.trials_of_storage import OF_STORAGE, Trial
 from tests.results.judged_records import (
     hadrons,
+    limited,
     noisy,
     of_links,
     paced,
@@ -99,6 +100,20 @@ TRIALS = OF_STORAGE | {
             lambda: record(phase(facts={"open_loop": {"rate": 5}})),
             lambda: record(phase()),
         ],
+    ),
+    "capacity-not-found": Trial(
+        "invalid",
+        [lambda: limited(0.0021), lambda: limited(None), lambda: limited(0.001)],
+        [
+            lambda: limited(0.002, rate=500.0),
+            lambda: limited(0.001, at_least=500.0),
+            lambda: record(phase(facts={"capacity": {"limit": 1.0}})),
+        ],
+    ),
+    "capacity-at-least": Trial(
+        "warning",
+        [lambda: limited(0.001, at_least=500.0)],
+        [lambda: limited(0.001, rate=500.0), lambda: limited(0.0021)],
     ),
     "client-bound": Trial(
         "warning",

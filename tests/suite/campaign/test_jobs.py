@@ -90,7 +90,7 @@ def test_no_ready_campaign_is_forgotten_here() -> None:
     }
     assert here == {
         *STUDIES,
-        *("quickstart", "ceph-quickstart", "ceph-vs-daos-quickstart", "smoke", "io500"),
+        *("quickstart", "ceph-quickstart", "ceph-vs-daos-quickstart", "smoke", "io500", "limit"),
         *("replay-example", "flash-oltp", "oltp-quickstart"),
     }
 
