@@ -336,7 +336,7 @@ def _facts(seen: Interception) -> dict[str, Json]:
     return {"summaries": seen.summaries, "calls": dict(seen.calls)}
 
 
-AUDITS = (
+ENGINES = (
     *(
         Audit(name, 1, "run", _judge(key, severity), advice)
         for key, (name, severity, advice) in NOTES.items()
@@ -357,6 +357,9 @@ AUDITS = (
         engine_changed,
         "finish a campaign with the engine it began with",
     ),
+)
+AUDITS = (
+    *ENGINES,
     Audit(
         "io-fell-back",
         1,

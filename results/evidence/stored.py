@@ -21,7 +21,7 @@ Level: TypeAlias = Mapping[str, LevelValue]  # factor -> its level
 if TYPE_CHECKING:
     Json: TypeAlias = Scalar | Sequence["Json"] | Mapping[str, "Json"] | None
 else:
-    Json = Any  # stored.py takes what a key of it holds as it is
+    Json = Any  # `Stored` takes what a key of it holds as it is
 JsonObject: TypeAlias = Mapping[str, Json]
 
 PRIMITIVES: Mapping[Any, tuple[type, ...]] = {
