@@ -5,6 +5,7 @@ import multiprocessing
 
 import pytest
 
+from fsmatrix.results.files import safefile
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.schema import SCHEMA_VERSION, NewerSchemaError
 from fsmatrix.results.files.store import Store, StoreError
@@ -166,6 +167,24 @@ def test_of_several_that_create_one_at_once_one_does(tmp_path):
         process.join()
     assert said.count("made") == 1
     assert sum("is a store already" in text for text in said) == 3
+
+
+def test_a_shard_opens_what_another_made_after_it_looked(tmp_path, monkeypatch):
+    out, make_folder = tmp_path / "out", safefile.make_folder
+
+    def meanwhile(path):
+        monkeypatch.setattr(safefile, "make_folder", make_folder)
+        Store.create(path, exist_ok=True)
+        (path / ".campaign.json.node1.17.tmp").write_text("{")
+
+    monkeypatch.setattr(safefile, "make_folder", meanwhile)
+    assert Store.create(out, exist_ok=True).ids() == []
+    monkeypatch.setattr(safefile, "make_folder", make_folder)
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / ".campaign.json.node1.17.tmp").write_text("{")
+    with pytest.raises(StoreError, match="is not empty"):  # nobody's marker beside it
+        Store.create(full, exist_ok=True)
 
 
 def test_create_inside_another_store(store):
