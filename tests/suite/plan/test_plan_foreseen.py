@@ -123,6 +123,7 @@ SHOWN_BY_A_RUN = {
     "read-served-by-cache": "counters",
     "faster-than-device": "rates",
     "faster-than-network": "rates",
+    "capacity-not-found": "latencies",
     "faster-than-emulated": "rates",
     "clock-uncertainty": "clocks",
     "simultaneous-runs": "times of outputs",
