@@ -32,11 +32,11 @@ from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.matrices import factor_columns
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Curve, Ratio
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.stats.testing import tests
 from fsmatrix.analysis.stats.testing.tests import Correction
-from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import METRICS, OWN, brief, labelled
 from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import plural

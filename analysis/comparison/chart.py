@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fsmatrix.analysis.draw import drawing
 from fsmatrix.analysis.draw.panels import INK
-from fsmatrix.analysis.stats.words import Certainty
+from fsmatrix.analysis.stats.certainty import Certainty
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

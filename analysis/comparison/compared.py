@@ -18,6 +18,7 @@ from fsmatrix.analysis.comparison.questions import Question
 from fsmatrix.analysis.comparison.rows import Levels, Table, Where
 from fsmatrix.analysis.data.columns import combined, plain
 from fsmatrix.analysis.data.factors import rows_by_group
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates import variability
 from fsmatrix.analysis.stats.estimates.intervals import GeometricMean, Ratio
 from fsmatrix.analysis.stats.estimates.medians import (
@@ -33,7 +34,6 @@ from fsmatrix.analysis.stats.testing.effects import Effects
 from fsmatrix.analysis.stats.testing.pooled import Pooled
 from fsmatrix.analysis.stats.testing.tests import Correction
 from fsmatrix.analysis.stats.testing.verdict import Kind, Verdict, judge
-from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import Level, Metric, Unit, brief, labelled
 
 SURE = 0.01  # corrected p below which a difference of spread, a drift or modes are said

@@ -15,9 +15,9 @@ from fsmatrix.analysis.comparison.result import how_sure
 from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.data.factors import Key, pattern_of, several
 from fsmatrix.analysis.stats import words
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.testing.verdict import CERTAINTY
-from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import labelled
 from fsmatrix.results.units import plural
 

@@ -13,10 +13,10 @@ from fsmatrix.analysis.comparison.extension import Extension, extension
 from fsmatrix.analysis.data.cluster import ONE_MACHINE
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats import words
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.dependence import dependent_words
 from fsmatrix.analysis.stats.testing import tests
 from fsmatrix.analysis.stats.testing.verdict import CERTAINTY, Verdict
-from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import brief, factor_title, labelled
 from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import plural

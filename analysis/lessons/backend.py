@@ -19,7 +19,7 @@ from fsmatrix.analysis.comparison.rows import ComparisonOptions
 from fsmatrix.analysis.data.factors import Key, pattern_of, several
 from fsmatrix.analysis.lessons.words import Lesson, names, unanswerable
 from fsmatrix.analysis.stats import words
-from fsmatrix.analysis.stats.words import Certainty
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.units import OWN
 from fsmatrix.results.units import plural
 

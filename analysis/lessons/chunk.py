@@ -25,9 +25,10 @@ from fsmatrix.analysis.lessons.words import (
     too_few,
     unanswerable,
 )
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.estimates.medians import Median
-from fsmatrix.analysis.stats.words import Certainty, few
+from fsmatrix.analysis.stats.words import few
 from fsmatrix.analysis.units import METRICS
 
 

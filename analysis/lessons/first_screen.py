@@ -16,7 +16,8 @@ from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.lessons.backend import together, winner
 from fsmatrix.analysis.lessons.standings import Pair, Standing, Standings, level_words
 from fsmatrix.analysis.stats import words
-from fsmatrix.analysis.stats.words import IMPORTED, Certainty, lead
+from fsmatrix.analysis.stats.certainty import Certainty
+from fsmatrix.analysis.stats.words import IMPORTED, lead
 from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.units import plural
 

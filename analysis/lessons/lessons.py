@@ -42,9 +42,10 @@ from fsmatrix.analysis.questions import scalability as scaling
 from fsmatrix.analysis.questions.bottleneck import bottleneck as bottlenecks
 from fsmatrix.analysis.questions.bottleneck.result import Bottleneck, GrowthStep, GrowthVerdict
 from fsmatrix.analysis.questions.scalability import FEWEST_LEVELS, NodeSeries
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Median
 from fsmatrix.analysis.stats.testing.tests import ALPHA
-from fsmatrix.analysis.stats.words import Certainty, few
+from fsmatrix.analysis.stats.words import few
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.units import METRICS, Level, brief
 from fsmatrix.results.units import plural

@@ -30,8 +30,8 @@ from fsmatrix.analysis.lessons.words import (
     rate_text,
 )
 from fsmatrix.analysis.result import Drawn, plain
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import Median, of_independent
-from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import METRICS, Level, factor_title, work_kind
 from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import plural

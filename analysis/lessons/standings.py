@@ -16,7 +16,7 @@ from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.analysis.lessons.words import orders, shown
 from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.stats.words import WEAKEST_FIRST, Certainty
+from fsmatrix.analysis.stats.certainty import WEAKEST_FIRST, Certainty
 from fsmatrix.analysis.units import (
     Level,
     Metric,

@@ -16,10 +16,11 @@ from fsmatrix.analysis.data.factors import ROLES, Key, pattern_of
 from fsmatrix.analysis.data.matrices import DECIMAL
 from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.stats import repetitions
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_independent
 from fsmatrix.analysis.stats.testing.verdict import more
-from fsmatrix.analysis.stats.words import Certainty, few
+from fsmatrix.analysis.stats.words import few
 from fsmatrix.analysis.units import (
     METRICS,
     SHORT_TITLES,

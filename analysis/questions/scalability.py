@@ -20,8 +20,8 @@ from fsmatrix.analysis.data.doubts import doubts_of, listed
 from fsmatrix.analysis.data.factors import Key
 from fsmatrix.analysis.data.study import Study, ratio_of, study
 from fsmatrix.analysis.result import plain
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, SMALLEST, Floats, Median
-from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import Level, Metric, Unit, brief
 from fsmatrix.results.evidence.stored import Json
 

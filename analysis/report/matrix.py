@@ -17,7 +17,7 @@ from fsmatrix.analysis.data.factors import several
 from fsmatrix.analysis.draw.panels import ROW_NAMES, X_NAMES, groups
 from fsmatrix.analysis.lessons.standings import Standing, Standings, level_words
 from fsmatrix.analysis.stats import words
-from fsmatrix.analysis.stats.words import Certainty
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.units import Level, Unit, fitting, level_text, text
 from fsmatrix.results.units import plural
 

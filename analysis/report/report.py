@@ -39,7 +39,8 @@ from fsmatrix.analysis.questions.findings import finding_groups
 from fsmatrix.analysis.questions.replays import replays
 from fsmatrix.analysis.report import matrix, pivot, sections
 from fsmatrix.analysis.report.matrix import OTHER, Box
-from fsmatrix.analysis.stats.words import Certainty, lead
+from fsmatrix.analysis.stats.certainty import Certainty
+from fsmatrix.analysis.stats.words import lead
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.studies.claims import study as claims_files
 from fsmatrix.analysis.studies.claims.study import StudyFile

@@ -30,7 +30,7 @@ from fsmatrix.analysis.report.matrix import (
     short,
 )
 from fsmatrix.analysis.report.pivot import Entry, Pivot, PivotPart, pivots
-from fsmatrix.analysis.stats.words import Certainty
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.units import METRICS, labelled, own_metric
 from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.units import plural

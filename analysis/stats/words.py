@@ -1,15 +1,9 @@
-"""How an answer is said to somebody who knows no statistics: how sure, by how much, how often.
-
-`Certainty`: the five words of every screen, figure and `--json`, surest first.  Each question has
-answers of its own (faster, does not hold, met): this says how sure they are, with one mark and one
-colour for each.  It tests nothing.
-"""
+"""How a ratio is said to somebody who knows no statistics: by how much, how often, how sure."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from enum import StrEnum
 
 import numpy as np
 
@@ -21,48 +15,6 @@ TIMES = 1.95  # a ratio from here on, rounded 2.0, is said as times, below it in
 NONE = 0.0005  # a share that is said as none
 CHANCE = "may be chance"
 IMPORTED = "Imported runs are not known to be independent: none of them proves more"
-
-
-class Certainty(StrEnum):
-    """Of one answer; `meaning` is what readers are told."""
-
-    PROVEN = "proven"
-    LIKELY = "likely"
-    EQUAL = "equal"
-    UNDECIDED = "undecided"
-    INVALID = "invalid"
-
-    @property
-    def mark(self) -> str:
-        """One character."""
-        return _LOOKS[self][0]
-
-    @property
-    def colour(self) -> str:
-        """In figures, "#rrggbb"; told apart by colour-blind readers (Okabe and Ito)."""
-        return _LOOKS[self][1]
-
-    @property
-    def meaning(self) -> str:
-        """Of who is ahead in a cell, in words."""
-        return _LOOKS[self][2]
-
-    @property
-    def settled(self) -> bool:
-        """Whether it holds, corrected over all that was asked, a difference or none."""
-        return self in (Certainty.PROVEN, Certainty.EQUAL)
-
-
-WEAKEST_FIRST = (Certainty.UNDECIDED, Certainty.LIKELY, Certainty.EQUAL, Certainty.PROVEN)
-_LOOKS = {
-    Certainty.PROVEN: ("●", "#0072B2", "ahead, also with all cells counted together"),
-    Certainty.LIKELY: (
-        "○", "#56B4E9", "one cell alone says so (95 % sure): not proven, and may be chance",
-    ),
-    Certainty.EQUAL: ("=", "#009E73", "no difference that matters"),
-    Certainty.UNDECIDED: ("?", "#6e7781", "the difference may be chance"),
-    Certainty.INVALID: ("×", "#6e7781", "no valid run of a target: nothing to compare"),
-}  # fmt: skip
 
 
 def lead(ratio: float, more_is_faster: bool = True, other: str = "") -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from fsmatrix.analysis.stats.words import Certainty
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.cli import common, completion, progress
 from fsmatrix.cli.questions import analyse
 from fsmatrix.results.evidence.stored import Json

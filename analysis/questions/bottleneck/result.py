@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from fsmatrix.analysis.data.factors import Key
 from fsmatrix.analysis.data.study import Study
 from fsmatrix.analysis.result import Drawn, plain
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import Median
-from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.units import Unit
 from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.units import plural

@@ -11,11 +11,11 @@ from typing import Literal
 import numpy as np
 
 from fsmatrix.analysis.stats import repetitions, words
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.stats.repetitions import Repetitions
 from fsmatrix.analysis.stats.testing import signflips, tests
 from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
-from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.results.evidence.stored import Json
 
 Kind = Literal["faster", "slower", "no difference", "too few", "no data"]

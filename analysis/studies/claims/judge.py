@@ -17,10 +17,10 @@ from typing import Literal
 import numpy as np
 
 from fsmatrix.analysis.stats import repetitions
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
 from fsmatrix.analysis.stats.repetitions import Repetitions
 from fsmatrix.analysis.stats.testing.tests import correct
-from fsmatrix.analysis.stats.words import Certainty
 from fsmatrix.analysis.studies.claims import cells
 from fsmatrix.analysis.studies.claims.cells import ClaimCell, Scope
 from fsmatrix.analysis.studies.claims.study import Claim, Quantifier

@@ -11,7 +11,7 @@ import numpy as np
 
 from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.result import Drawn, plain
-from fsmatrix.analysis.stats.words import Certainty
+from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.studies.claims import cells
 from fsmatrix.analysis.studies.claims.cells import ClaimCell
 from fsmatrix.analysis.studies.claims.judge import (

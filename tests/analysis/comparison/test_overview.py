@@ -10,7 +10,7 @@ import xarray as xr
 
 from fsmatrix.analysis.comparison import overview
 from fsmatrix.analysis.comparison.compare import comparisons
-from fsmatrix.analysis.stats.words import Certainty
+from fsmatrix.analysis.stats.certainty import Certainty
 from tests.analysis.comparison.compared_campaigns import made
 
 

@@ -336,7 +336,7 @@ def test_looks_that_saw_more_than_the_window_are_no_evidence(tmp_path: Path) -> 
             ),
             environment={"machine": {"host": "h", "cpus": 2}, "target": {"devices": [{}]}},
         )
-        return usage.of_phase(record, done)
+        return usage.usage_of(record, done)
 
     assert used(seconds).cpu_busy == 0.25
     assert used(seconds).device_busy == pytest.approx(0.9)

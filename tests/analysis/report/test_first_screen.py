@@ -14,7 +14,7 @@ from fsmatrix.analysis.draw import charts
 from fsmatrix.analysis.lessons.standings import Standings
 from fsmatrix.analysis.report import matrix, report
 from fsmatrix.analysis.report.report import MOST_PAIRS, evidence_section
-from fsmatrix.analysis.stats.words import Certainty
+from fsmatrix.analysis.stats.certainty import Certainty
 from tests.analysis import campaigns, commands
 from tests.analysis.comparison.test_many_targets import campaign as ranked
 from tests.analysis.lessons.test_standings import campaign, many, of

@@ -13,8 +13,8 @@ from fsmatrix.analysis.acceptance.acceptance import State as Acceptance
 from fsmatrix.analysis.lessons.result import FORMER
 from fsmatrix.analysis.lessons.words import STATES
 from fsmatrix.analysis.questions.bottleneck import result as bottleneck
+from fsmatrix.analysis.stats.certainty import WEAKEST_FIRST, Certainty
 from fsmatrix.analysis.stats.testing import verdict
-from fsmatrix.analysis.stats.words import WEAKEST_FIRST, Certainty
 from fsmatrix.analysis.studies.claims import judge
 from tests.analysis import campaigns, commands
 from tests.analysis.comparison.test_words import CAMPAIGNS
