@@ -118,9 +118,9 @@ def test_tests_that_import_the_module_come_first() -> None:
     module = "suite/session/players.py"
     first, rest, whole = trial.stages(ROOT, module, whole=True)
     assert "tests/suite/session/players/test_turns.py" in first
-    assert rest == ["tests/suite/session/players", *(f"--ignore={name}" for name in first)]
+    assert rest == ["tests/suite/session", *(f"--ignore={name}" for name in first)]
     assert whole[0] == "tests/suite"
-    assert whole[-1] == "--ignore=tests/suite/session/players"
+    assert whole[-1] == "--ignore=tests/suite/session"
 
 
 def test_what_the_tests_of_a_trial_leave_is_ended(tmp_path: Path) -> None:
