@@ -84,8 +84,8 @@ def remarks(
     for name in sides:
         left = {"failed run": of.failed.get(name, 0), "invalid run": of.invalid.get(name, 0)}
         counted = [plural(number, what) for what, number in left.items() if number]
-        if number := of.saturated.get(name, 0):
-            counted.append(f"{plural(number, 'run')} of saturated points")
+        if number := of.open_loops.get(name, 0):
+            counted.append(f"{plural(number, 'run')} {of.why_open}")
         if counted:
             sentences.append(f"Left out of {name}: {' and '.join(counted)}.")
     data = rows(of.ds)
