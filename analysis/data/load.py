@@ -327,7 +327,7 @@ def open_loops(ds: xr.Dataset) -> Mask:
     """Rows [run] of phases whose operations came at a rate that the campaign gave."""
     if "offered_rate" not in ds.variables:
         return np.zeros(ds.sizes.get("run", 0), dtype=bool)
-    return np.isfinite(ds.variables["offered_rate"].values)
+    return np.asarray(np.isfinite(ds.variables["offered_rate"].values))
 
 
 def saturated_points(ds: xr.Dataset) -> Mask:
