@@ -47,7 +47,7 @@ UPGRADES: dict[int, Upgrade] = {}  # schema version -> brings a Dataset of it to
 
 @dataclass(frozen=True)
 class Rows:
-    """Columns of the rows of a campaign, each of shape [row]; strings are str.
+    """Columns of the rows of a campaign, each of shape [row]; strings are str objects.
 
     Here, and only here, is said which rows count.
     """

@@ -89,7 +89,8 @@ def rows_of(ds: xr.Dataset, cells: Sequence[Cell]) -> Mask:
     columns = [data.factor(name) for name in names]
     first, group = combined([coded(column)[1] for column in columns], len(data))
     wanted = {tuple(repr(cell.levels[name]) for name in names) for cell in cells}
-    wanted_rows = [tuple(repr(column[row].item()) for column in columns) in wanted for row in first]
+    texts = [[repr(level) for level in column[first].tolist()] for column in columns]
+    wanted_rows = [tuple(text[i] for text in texts) in wanted for i in range(first.size)]
     inside: Mask = np.array(wanted_rows, dtype=bool)[group]
     return inside & data.current
 
