@@ -195,7 +195,10 @@ def pattern_of(levels: Mapping[str, Level], several: set[str]) -> Key:
     """Workload, engine and pattern where they vary; the phase where that is not the pattern."""
     pattern = next((n for n in ROLES["pattern"] if levels.get(n, "") != ""), "")
     key: list[tuple[str, Level]] = []
-    key += [(name, levels[name]) for name in ("workload", "engine") if name in several]
+    own = [name for name in ("workload", "engine") if name in several]
+    if len({levels[name] for name in own}) == 1:  # a workload that is called as its engine
+        own = own[:1]
+    key += [(name, levels[name]) for name in own]
     if pattern:
         key.append((pattern, levels[pattern]))
     phase = levels.get("phase", "")

@@ -165,7 +165,8 @@ def _several(values: Sequence[str]) -> str:
 def _attachments(data: Rows) -> list[int]:
     targets = coded(data.factor("target"))[1]
     pairs = combined([targets, coded(data["attachment"])[1]], targets.size)[0]
-    return np.bincount(targets[pairs]).tolist()
+    counts: list[int] = np.bincount(targets[pairs]).tolist()
+    return counts
 
 
 def _span(counts: Sequence[int]) -> str:
