@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -52,6 +52,22 @@ class Settled:
     reached: bool
     seconds: float
     state: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Preload:
+    """A library that is put into all processes that work on a target (the player: in C only)."""
+
+    environment: Mapping[str, str]  # what puts it there; the player works in processes of its own
+    told: Callable[[Iterable[str]], Interception]  # what it did, from all that a step's printed
+
+
+@dataclass(frozen=True)
+class RunPlace:
+    """Where a run works, and what is put into the processes that work there."""
+
+    roots: tuple[str, ...]  # as the player's driver is told them: rank i in number i modulo theirs
+    preload: Preload | None = None
 
 
 class Watch(Protocol):
@@ -108,32 +124,15 @@ class NodeSide(ABC):
         return []
 
     @classmethod
+    def run_place(cls, access: Access, name: str) -> RunPlace:
+        """Where the run of that name works.  Pure."""
+        return RunPlace((str(Path(access.path) / name) if isinstance(access, PathAccess) else "",))
+
+    @final
+    @classmethod
     def run_root(cls, access: Access, name: str) -> str:
-        """Where the run of that name works, as the player's driver is told it.  Pure."""
-        return str(Path(access.path) / name) if isinstance(access, PathAccess) else ""
-
-    @classmethod
-    def run_roots(cls, access: Access, name: str) -> tuple[str, ...]:
-        """As `run_root`, where not all ranks work in one: rank i in number i modulo theirs."""
-        return (cls.run_root(access, name),)
-
-    @classmethod
-    def environment(cls, access: Access) -> dict[str, str]:
-        """What programs that work on it get into their environment.  Pure.
-
-        If it is not empty, the player (in C only) works in processes of its own that have it.
-        """
-        del access
-        return {}
-
-    @classmethod
-    def intercepted(cls, access: Access, texts: Iterable[str]) -> Interception | None:
-        """What a preloaded library says of a step's programs, in all that they printed.  Pure.
-
-        None: no library is put into them.
-        """
-        del access, texts
-        return None
+        """Where its rank 0 works."""
+        return cls.run_place(access, name).roots[0]
 
     @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:

@@ -220,7 +220,7 @@ class RunEnvironment:
 
         RunFailed if its processes cannot be the same number in each.
         """
-        roots = self.backend.run_roots(self.access, spec.name)
+        roots = self.backend.run_place(self.access, spec.name).roots
         processes = spec.case.geometry.processes
         if processes % len(roots):
             raise RunFailed(

@@ -24,6 +24,7 @@ from fsmatrix.backends.base import (
     CacheMethod,
     Evidence,
     ProvisionContext,
+    RunPlace,
     Settled,
     Space,
 )
@@ -491,9 +492,9 @@ class Device(Backend):
         look(_bare(access))
 
     @classmethod
-    def run_root(cls, access: Access, name: str) -> str:
+    def run_place(cls, access: Access, name: str) -> RunPlace:
         """The folder of the run's node."""
-        return str(Path(_bare(access).path) / name)
+        return RunPlace((str(Path(_bare(access).path) / name),))
 
     @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:

@@ -23,6 +23,7 @@ from fsmatrix.backends.base import (
     CacheMethod,
     Evidence,
     ProvisionContext,
+    RunPlace,
     Settled,
     Space,
     choose_hosts,
@@ -293,16 +294,16 @@ class Devices(Backend):
             emulated.unmount(Adapter.of(access.details), journal)
 
     @classmethod
-    def run_roots(cls, access: Access, name: str) -> tuple[str, ...]:
-        """One on each device."""
-        return tuple(str(Path(path) / name) for path in _paths(access))
+    def run_place(cls, access: Access, name: str) -> RunPlace:
+        """One root on each device."""
+        return RunPlace(tuple(str(Path(path) / name) for path in _paths(access)))
 
     @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
         """On each device; BackendError that names those that have gone."""
         del programs
         cls._refuse_trouble(access)
-        for root in cls.run_roots(access, name):
+        for root in cls.run_place(access, name).roots:
             Path(root).mkdir(exist_ok=True)
 
     @classmethod
