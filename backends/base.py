@@ -2,7 +2,7 @@
 
 Where each method runs:
   conductor, once per attachment ..... provision, release, describe
-  node leader, once per kernel ....... mount, unmount, guard, cache, counters, settle, health, seen
+  node leader, once per kernel ....... mount, unmount, cache, counters, settle, health, make_run
   every rank ......................... the driver's connect (in the player)
 
 The node leaders' half is class methods of an `Access` alone: the node leader that calls them, once
@@ -136,18 +136,13 @@ class NodeSide(ABC):
 
     @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
-        """Make the run's own place; harmless if another kernel made it.
+        """Make the run's own place; harmless if it is there.  BackendError if it may not be used.
 
         `programs`: external programs will work there, which may know less than the player.
         """
         del programs
         if isinstance(access, PathAccess):
             (_runs(access) / name).mkdir(exist_ok=True)
-
-    @classmethod
-    def guard(cls, access: Access) -> None:
-        """The last look before each step; BackendError if nothing may be written there now."""
-        del access
 
     @classmethod
     def remove_run(cls, access: Access, name: str) -> None:
@@ -273,6 +268,7 @@ class Backend(NodeSide):
     testbed: ClassVar[str] = ""  # the system of the test bed that it works on; empty: on none
     testbed_options: ClassVar[Mapping[str, str]] = {}  # option -> what a test bed tells for it
     reference: ClassVar[bool] = False  # memory: shown only on request, never ranked
+    guarded: ClassVar[bool] = False  # `make_run` is asked again before each step of a run
     network: ClassVar[bool] = True  # processes that work on it speak to servers, or mount for them
     pace: ClassVar[SpeedEstimate] = SpeedEstimate()
 

@@ -196,7 +196,7 @@ class Runner:
         if step.role == "timed":
             self.environment.settle(run, step)
             self.environment.look_at_health(run, step)
-        self.environment.guard()
+        self.environment.guard(run.spec)
         if step.reads:
             self.environment.cache(run, step)
         if step.role == "timed":

@@ -271,6 +271,7 @@ class Device(Backend):
     Options = DeviceOptions
     access_type = DeviceAccess
     network = False
+    guarded = True
     cache_states = frozenset({"cold", "bypass"})  # a warm one would measure the page cache alone
 
     def __init__(self, options: Any) -> None:
@@ -487,18 +488,13 @@ class Device(Backend):
             lift(attached, journal)
 
     @classmethod
-    def guard(cls, access: Access) -> None:
-        """The device is still that one, still claimed, and carries nothing."""
-        look(_bare(access))
-
-    @classmethod
     def run_place(cls, access: Access, name: str) -> RunPlace:
         """The folder of the run's node."""
         return RunPlace((str(Path(_bare(access).path) / name),))
 
     @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
-        """A folder with the device's node."""
+        """A folder with the node of the device: still that one, claimed, and carrying nothing."""
         del programs
         make_node(_bare(access), Path(cls.run_root(access, name)))
 
