@@ -16,6 +16,7 @@ import hashlib
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, final
@@ -71,10 +72,13 @@ class RunPlace:
 
 
 class Watch(Protocol):
-    """Looks at a storage system again and again, over one connection."""
+    """Looks at a storage system again and again, over one connection, from the conductor."""
 
     def look(self) -> list[str]:
         """What is wrong now, or was since the look before (empty: nothing known)."""
+
+    def silent(self) -> list[str]:
+        """What holds data and does not answer, also if the system does not know of it yet."""
 
     def close(self) -> None:
         """End the connection; harmless if there is none."""
@@ -157,8 +161,8 @@ class NodeSide(ABC):
         return Settled(True, 0.0)
 
     @classmethod
-    def health_watch(cls, access: Access) -> Watch | None:
-        """What looks at the health during a step, from the conductor's machine; None: nothing."""
+    def watch(cls, access: Access) -> Watch | None:
+        """What looks at the health while a step runs; None: nothing, `health` around it is all."""
         del access
         return None
 
@@ -168,10 +172,15 @@ class NodeSide(ABC):
         del access
         return []
 
+    @final
     @classmethod
     def responds(cls, access: Access) -> list[str]:
-        """As `health`, asked when no operation completes: whether what holds data answers."""
-        return cls.health(access)
+        """As `health`, asked when no operation completes: first what does not answer."""
+        watch = cls.watch(access)
+        if watch is None:
+            return cls.health(access)
+        with closing(watch):
+            return [*watch.silent(), *cls.health(access)]
 
 
 def _runs(access: PathAccess) -> Path:

@@ -139,13 +139,8 @@ class CephBackend(Backend):
         return ceph_state.health(Login.of(access.details))
 
     @classmethod
-    def responds(cls, access: Access) -> list[str]:
-        """First an OSD that does not answer, of which the monitors do not know yet."""
-        return [*ceph_state.silent(Login.of(access.details)), *cls.health(access)]
-
-    @classmethod
-    def health_watch(cls, access: Access) -> Watch | None:
-        """What the conductor asks while a step runs."""
+    def watch(cls, access: Access) -> Watch | None:
+        """What the conductor asks of the cluster while a step runs."""
         return Watch(Login.of(access.details))
 
 

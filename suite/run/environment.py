@@ -292,7 +292,7 @@ class RunEnvironment:
 
         The conductor looks, over a connection of its own: no measured process takes part.
         """
-        asked = self.backend.health_watch(self.access)
+        asked = self.backend.watch(self.access)
         if asked is None:
             yield
             return
