@@ -233,6 +233,12 @@ class Availability:
     ok: bool
     version: str = ""
     reason: str = ""
+    installed: bool = False  # nothing but a system that answers is missing
+
+    @property
+    def uninstalled(self) -> str:
+        """Why it could not be used even where a system is up (empty: it could)."""
+        return "" if self.ok or self.installed else self.reason
 
 
 @dataclass(frozen=True)
@@ -288,11 +294,6 @@ class Backend(NodeSide):
     @abstractmethod
     def check(cls) -> Availability:
         """Whether it can be used here."""
-
-    @classmethod
-    def uninstalled(cls) -> str:
-        """Why it cannot be used even where a system is up (empty: it can)."""
-        return "" if (usable := cls.check()).ok else usable.reason
 
     def refusal(self) -> str:
         """Why these options cannot work on this machine (empty: they can)."""

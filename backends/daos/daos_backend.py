@@ -55,20 +55,16 @@ class DaosBackend(Backend):
     # -- conductor ---------------------------------------------------------------------
     @classmethod
     def check(cls) -> Availability:
-        """The tool is there, and an agent answers it."""
-        if reason := cls.uninstalled():
+        """The tool is there, DAOS's libraries let MPI start, and an agent answers."""
+        present = daos_tools.daos_installed()
+        if reason := libraries.mpi_clash() if present else daos_tools.daos_absence():
             return Availability(False, reason=reason)
         try:
             version = daos_tools.daos_version()
             system = daos_tools.Client().system_query().system_name
         except BackendError as error:
-            return Availability(False, reason=str(error))
+            return Availability(False, reason=str(error), installed=True)
         return Availability(True, f"{version}, system {system}")
-
-    @classmethod
-    def uninstalled(cls) -> str:
-        """The tool is not there, or DAOS's libraries keep MPI from starting."""
-        return libraries.mpi_clash() if daos_tools.daos_installed() else daos_tools.daos_absence()
 
     def refusal(self) -> str:
         """No tool, no such pool or container, or a pool that cannot hold its properties."""

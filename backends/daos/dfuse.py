@@ -50,7 +50,7 @@ class DaosDfuse(DfuseNode):
         reason = reason or usable.reason
         if any(dfuse_mount.is_dfuse(mount) for mount in mounts()):
             return Availability(True, f"found mounted only ({reason})")
-        return Availability(False, reason=reason)
+        return Availability(False, reason=reason, installed=not usable.uninstalled)
 
     def refusal(self) -> str:
         """Why these options cannot work here."""

@@ -208,7 +208,7 @@ class TargetMember:
         if self.testbed is None:
             backend = self.backend(self.options)
             return backend.unusable() or self._in_memory(backend)
-        return self.testbed.system.missing() or self.backend.uninstalled()
+        return self.testbed.system.missing() or self.backend.check().uninstalled
 
     def pace(self, level: Level) -> SpeedEstimate:
         """What planning guesses of its speed at a level of the cluster factors."""
