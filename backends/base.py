@@ -320,9 +320,12 @@ class Backend(NodeSide):
         del folder, size
         return ""
 
-    def engine_refusal(self, engine: str) -> str:
-        """Why that engine cannot work with these options (empty: nothing known).  Pure."""
-        del engine
+    def engine_refusal(self, level: Level, engine: str, program: str = "") -> str:
+        """Why an engine, or its very program, cannot work on it (empty: nothing known).
+
+        `engine`: "player" or an external one's name; `program`: path of that, where it is known.
+        """
+        del level, engine, program
         return ""
 
     def block(self) -> int:
@@ -348,11 +351,6 @@ class Backend(NodeSide):
         """Whether a program that works on it speaks to its servers itself.  Pure."""
         del level
         return self.network and not issubclass(self.access_type, PathAccess)
-
-    def program_refusal(self, level: Level, program: str) -> str:
-        """Why a program (its path; empty: the player) cannot work on it (empty: it can)."""
-        del level, program
-        return ""
 
     def root_count(self, level: Level) -> int:
         """How many `run_roots` there are at a level that can be made.  Pure."""

@@ -83,8 +83,10 @@ class DaosDfuse(DfuseNode):
             return str(error)
         return "" if chosen.path else super().level_refusal(level)
 
-    def program_refusal(self, level: Level, program: str) -> str:
-        """Statically linked programs cannot be intercepted."""
+    def engine_refusal(self, level: Level, engine: str, program: str = "") -> str:
+        """Statically linked programs cannot be intercepted; the player is one of Python."""
+        if not program and engine != "player":
+            return ""
         return libraries.program_refusal(self._interception(level), program)
 
     def programs_speak(self, level: Level) -> bool:

@@ -47,8 +47,9 @@ class DaosDfs(daos_backend.DaosBackend):
     def _library(self) -> str:
         return libraries.library_folder(cast(DaosDfsOptions, self.options).library)
 
-    def engine_refusal(self, engine: str) -> str:
+    def engine_refusal(self, level: Level, engine: str, program: str = "") -> str:
         """fio makes its files where a container that is given has no place of ours."""
+        del level, program
         if engine == "fio" and cast(DaosDfsOptions, self.options).container:
             return (
                 "fio's dfs engine works in the root of a container only, and in one that is "

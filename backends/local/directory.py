@@ -88,8 +88,9 @@ class Directory(Backend):
         """Whether others may rename above it, and root works there all the same."""
         return self._chosen.shared_place == "accept" and os.geteuid() == 0
 
-    def engine_refusal(self, engine: str) -> str:
+    def engine_refusal(self, level: Level, engine: str, program: str = "") -> str:
         """Programs are given paths, which others may lead elsewhere."""
+        del level, program
         if engine == "player" or not self._shared:
             return ""
         return (

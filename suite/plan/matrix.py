@@ -111,7 +111,7 @@ class Judge:
         if entry.engine == "player":
             yield from _driver(entry, target, footprint, self.registries.drivers)
             yield from self._player(planned, target, footprint)
-            yield from _program(planned, target)
+            yield from _refused(planned, target, entry.engine)
         yield from self._engine(planned, entry, target)
         yield from self._launcher(planned)
         if planned.work is not None:
@@ -173,8 +173,8 @@ class Judge:
             return
         access = target.backend.access_type.type
         speaks = access in entry.workload.accesses
-        if reason := target.backend(target.options).engine_refusal(entry.engine):
-            yield f"target {target.name}: {reason}"
+        refused = [*_refused(planned, target, entry.engine)] if entry.engine != "player" else []
+        yield from refused
         if speaks and (reason := planned.work.misfit(planned.case, access)):
             yield reason
             return
@@ -188,8 +188,8 @@ class Judge:
             return
         if speaks and (reason := planned.work.unsupported(planned.case, access, engine)):
             yield reason
-        if engine.path:
-            yield from _program(planned, target, engine.path)
+        if engine.path and not refused:
+            yield from _refused(planned, target, entry.engine, engine.path)
 
     def _blocks(self, planned: Planned, target: TargetMember) -> Iterator[str]:
         """Sizes that are no multiples of the target's block, which is asked for once."""
@@ -285,10 +285,12 @@ def _access(entry: EntryMember, target: TargetMember) -> Iterator[str]:
     yield f"{name} speaks only {spoken}; target {target.name} gives {gives}: {advice}"
 
 
-def _program(planned: Planned, target: TargetMember, path: str = "") -> Iterator[str]:
-    """A program (empty: the player) that cannot work on what the target gives at that level."""
+def _refused(
+    planned: Planned, target: TargetMember, engine: str, program: str = ""
+) -> Iterator[str]:
+    """An engine that cannot work on what the target gives at that level."""
     backend = target.backend(target.options)
-    if reason := backend.program_refusal(planned.case.level, path):
+    if reason := backend.engine_refusal(planned.case.level, engine, program):
         yield f"target {target.name}: {reason}"
 
 
