@@ -337,14 +337,12 @@ class Backend(NodeSide):
         """Cluster factors whose levels it can make, with these options."""
         return frozenset()
 
-    def level_refusal(self, level: Level) -> str:
-        """Why this level cannot be made here (empty: it can)."""
-        del level
-        return ""
+    def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
+        """Why this level cannot be made here (empty: it can).
 
-    def testbed_refusal(self, level: Level, attributes: Mapping[str, Scalar]) -> str:
-        """Why it cannot make a level on a bed with these attributes (empty: it can).  Pure."""
-        del level, attributes
+        `bed`: attributes of the test bed on which it will be made; nothing can be asked yet.
+        """
+        del level, bed
         return ""
 
     def programs_speak(self, level: Level) -> bool:

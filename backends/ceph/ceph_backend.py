@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Self, cast
 
@@ -60,9 +60,9 @@ class CephBackend(Backend):
         """Both cluster factors, if the options say how."""
         return LEVEL_FACTORS if self._levels else frozenset()
 
-    def level_refusal(self, level: Level) -> str:
+    def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
         """No such hosts, redundancy that cannot be placed, missing rights..."""
-        return self._levels.refusal(level) if self._levels else ""
+        return self._levels.refusal(level) if self._levels and bed is None else ""
 
     def required_consent(self) -> str:
         """To what is made in the cluster."""

@@ -92,28 +92,25 @@ class DaosBackend(Backend):
             return frozenset()
         return frozenset({*OPTION_OF, *({"storage_nodes"} if self._levels else ())})
 
-    def level_refusal(self, level: Level) -> str:
-        """Too few servers for a pool, or for a class; no rights; no such class..."""
+    def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
+        """Too few servers for a pool, or for a class; no rights; no such class...
+
+        Each node of a bed has a server with one engine.
+        """
         levels = self._levels
-        if levels is not None and (reason := levels.refusal(level)):
+        if levels is not None and bed is None and (reason := levels.refusal(level)):
             return reason
         try:
             options = self._chosen.at(level)
+            if bed is not None:
+                nodes, targets = int(bed["storage_nodes"]), int(bed["targets_per_node"])
+                return options.misfit(Shape(nodes, nodes, nodes * targets))
             if levels is not None:
                 return options.misfit(levels.shape(level))
             pool, system = options.client.pool_query(options.pool), options.client.system_query()
         except BackendError as error:
             return str(error)
         return options.misfit(daos_state.shape(pool, system))
-
-    def testbed_refusal(self, level: Level, attributes: Mapping[str, Scalar]) -> str:
-        """Too few nodes for a class, or no such class: each has a server with one engine."""
-        nodes = int(attributes["storage_nodes"])
-        try:
-            options = self._chosen.at(level)
-        except BackendError as error:
-            return str(error)
-        return options.misfit(Shape(nodes, nodes, nodes * int(attributes["targets_per_node"])))
 
     def required_consent(self) -> str:
         """To what is made in the system."""

@@ -11,6 +11,7 @@ and whether a library goes around it are options, or factors, and coordinates of
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -74,8 +75,10 @@ class DaosDfuse(DfuseNode):
         own = FACTORS - {"caching"} if self._chosen.cache_attributes else FACTORS
         return super().level_factors | own
 
-    def level_refusal(self, level: Level) -> str:
+    def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
         """No such way to cache or to intercept, or none that goes with the other options."""
+        if bed is not None:
+            return super().level_refusal(level, bed)
         try:
             chosen = self._chosen.at(level)
             _library(chosen)

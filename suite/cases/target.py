@@ -238,14 +238,13 @@ class TargetMember:
 
     def level_refusal(self, level: Level) -> str:
         """Why a level cannot be made (empty: it can)."""
+        backend = self.backend(self.options)
         if self.testbed is None:
-            return self.backend(self.options).level_refusal(level)
+            return backend.level_refusal(level)
         try:
-            attributes = self.testbed.attributes(level)
+            return backend.level_refusal(self.testbed.rest(level), self.testbed.attributes(level))
         except BackendError as error:
             return str(error)
-        rest = self.testbed.rest(level)
-        return self.backend(self.options).testbed_refusal(rest, attributes)
 
     def required_consent(self) -> str:
         """What the user must still agree to before it is used (empty: nothing)."""

@@ -41,7 +41,15 @@ from fsmatrix.backends.system.files import expand
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.system.trusted import shared_refusal
 from fsmatrix.backends.system.workfolder import remove_tree
-from fsmatrix.results.evidence.stored import Json, JsonObject, Level, positive, text, texts
+from fsmatrix.results.evidence.stored import (
+    Json,
+    JsonObject,
+    Level,
+    Scalar,
+    positive,
+    text,
+    texts,
+)
 from fsmatrix.results.evidence.target import NONE, Deployment, EmulatedDevices
 
 # Directories that the user names, each on a device of its own: ours are made in them.
@@ -188,8 +196,9 @@ class Devices(Backend):
         """No room for the image there, or no direct I/O."""
         return images.folder_refusal(folder, size, direct=True) if self.state_bytes() else ""
 
-    def level_refusal(self, level: Level) -> str:
+    def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
         """More devices than there are."""
+        del bed
         if positive(level.get(FACTOR, 1)) is None:
             return f"{FACTOR}: {level[FACTOR]!r} is no number of devices"
         if (number := self.root_count(level)) > self._chosen.count:
