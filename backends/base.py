@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar, Literal, Protocol, final
 
 from pydantic import BaseModel, ConfigDict
@@ -220,6 +221,9 @@ class SpeedEstimate:
     files: float = 2_000.0  # files/s
 
 
+NO_LEVEL: Level = MappingProxyType({})
+
+
 class BackendOptions(BaseModel):
     """Base of all typed backend options: unknown keys are refused."""
 
@@ -239,6 +243,22 @@ class Availability:
     def uninstalled(self) -> str:
         """Why it could not be used even where a system is up (empty: it could)."""
         return "" if self.ok or self.installed else self.reason
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What the options of a target, and a level, tell before anything is asked or made."""
+
+    level_factors: frozenset[str] = frozenset()  # cluster factors whose levels it can make
+    # of the cluster, at all levels; they become coordinates (redundancy, failure_domain)
+    attributes: Mapping[str, Scalar] = field(default_factory=dict)
+    # factor -> emulated, for what it makes of this machine alone
+    realised: Mapping[str, str] = field(default_factory=dict)
+    places: tuple[str, ...] = ()  # directories, images and devices that they name, as written
+    state_bytes: int = 0  # kept in the campaign's state directory until the campaign ends
+    state_direct: bool = False  # by direct I/O alone
+    root_count: int = 1  # roots of a run's place
+    programs_speak: bool = True  # programs that work on it speak to its servers themselves
 
 
 @dataclass(frozen=True)
@@ -303,21 +323,14 @@ class Backend(NodeSide):
         """Why it is not available here, now, with these rights and options (empty: it can)."""
         return self.refusal() if (usable := self.check()).ok else usable.reason
 
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """What the options tell of a level that can be made.  Pure: nothing is asked."""
+        del level
+        speak = self.network and not issubclass(self.access_type, PathAccess)
+        return Foreseen(programs_speak=speak)
+
     def memory(self) -> str:
         """Type of the file system in memory that holds its files (empty: none, or not known)."""
-        return ""
-
-    def named_places(self) -> tuple[Path, ...]:
-        """Directories, images and devices that its options name.  BackendError as `refusal`."""
-        return ()
-
-    def state_bytes(self) -> int:
-        """Bytes that it keeps in the campaign's state directory until the campaign ends."""
-        return 0
-
-    def state_refusal(self, folder: Path, size: int) -> str:
-        """Why `size` bytes of what it keeps cannot be in `folder` (empty: they can)."""
-        del folder, size
         return ""
 
     def engine_refusal(self, level: Level, engine: str, program: str = "") -> str:
@@ -332,11 +345,6 @@ class Backend(NodeSide):
         """Bytes that every offset and size must be a multiple of here (1: any)."""
         return 1
 
-    @property
-    def level_factors(self) -> frozenset[str]:
-        """Cluster factors whose levels it can make, with these options."""
-        return frozenset()
-
     def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
         """Why this level cannot be made here (empty: it can).
 
@@ -344,21 +352,6 @@ class Backend(NodeSide):
         """
         del level, bed
         return ""
-
-    def programs_speak(self, level: Level) -> bool:
-        """Whether a program that works on it speaks to its servers itself.  Pure."""
-        del level
-        return self.network and not issubclass(self.access_type, PathAccess)
-
-    def root_count(self, level: Level) -> int:
-        """How many `run_roots` there are at a level that can be made.  Pure."""
-        del level
-        return 1
-
-    def realised(self, level: Level) -> dict[str, str]:
-        """Factor -> emulated, for what it makes of this machine alone.  Pure."""
-        del level
-        return {}
 
     def required_consent(self) -> str:
         """What the user must still agree to before anything is made (empty: nothing)."""
@@ -376,13 +369,6 @@ class Backend(NodeSide):
         """What `provision` and `release` would do, as an administrator would type it."""
         del level, block_seed
         return []
-
-    def attributes(self) -> dict[str, Scalar]:
-        """Facts about the cluster that its options tell and that no level changes.
-
-        They become coordinates (redundancy, failure_domain).  Pure: nothing is asked.
-        """
-        return {}
 
     def refuse_level(self, level: Level) -> None:
         """For a `provision` that makes no levels: BackendError if one is asked for."""

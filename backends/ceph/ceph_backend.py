@@ -8,7 +8,15 @@ from dataclasses import replace
 from typing import ClassVar, Self, cast
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, SpeedEstimate
+from fsmatrix.backends.base import (
+    NO_LEVEL,
+    Backend,
+    Foreseen,
+    ProvisionContext,
+    Settled,
+    Space,
+    SpeedEstimate,
+)
 from fsmatrix.backends.ceph import ceph_state, deployment, levels, mounts
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
 from fsmatrix.backends.ceph.ceph_state import Watch
@@ -55,10 +63,16 @@ class CephBackend(Backend):
         update = {self.pool_option: pool, "levels": None}
         return type(self)(self.options.model_copy(update=update))
 
-    @property
-    def level_factors(self) -> frozenset[str]:
-        """Both cluster factors, if the options say how."""
-        return LEVEL_FACTORS if self._levels else frozenset()
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """Both cluster factors, if the options say how; redundancy, if all levels have the same."""
+        options = cast(CephOptions, self.options).levels
+        known = super().foreseen(level)
+        if options is None:
+            return known
+        of_all = {"redundancy": options.redundancy, "failure_domain": options.failure_domain}
+        return replace(
+            known, level_factors=LEVEL_FACTORS, attributes={} if options.pools else of_all
+        )
 
     def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
         """No such hosts, redundancy that cannot be placed, missing rights..."""
@@ -71,13 +85,6 @@ class CephBackend(Backend):
     def commands(self, level: Level, block_seed: str) -> list[str]:
         """The commands of a cluster's administrator that make and remove the level."""
         return self._levels.commands(level, block_seed, f"{PREFIX}dry-run") if self._levels else []
-
-    def attributes(self) -> dict[str, Scalar]:
-        """Redundancy and failure domain, which are the same at all levels."""
-        options = cast(CephOptions, self.options).levels
-        if options is None or options.pools:
-            return {}
-        return {"redundancy": options.redundancy, "failure_domain": options.failure_domain}
 
     def deployment(self, described: JsonObject) -> Deployment:
         """The client's half, then the cluster's; of levels what their options say."""

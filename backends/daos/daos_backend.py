@@ -7,14 +7,17 @@ import socket
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import ClassVar, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import (
+    NO_LEVEL,
     Availability,
     Backend,
     CacheMethod,
     Evidence,
+    Foreseen,
     ProvisionContext,
     Settled,
     Space,
@@ -85,12 +88,17 @@ class DaosBackend(Backend):
         options = self._chosen
         return Levels(options.client, options.levels) if options.levels is not None else None
 
-    @property
-    def level_factors(self) -> frozenset[str]:
-        """Those of the suite's own containers; storage nodes if the options say how."""
-        if self._chosen.container:
-            return frozenset()
-        return frozenset({*OPTION_OF, *({"storage_nodes"} if self._levels else ())})
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """Factors of the suite's own containers, storage nodes if the options say how; redundancy.
+
+        As far as the options tell.
+        """
+        own = {*OPTION_OF, *({"storage_nodes"} if self._levels else ())}
+        return replace(
+            super().foreseen(level),
+            level_factors=frozenset() if self._chosen.container else frozenset(own),
+            attributes=self._chosen.coordinates,
+        )
 
     def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
         """Too few servers for a pool, or for a class; no rights; no such class...
@@ -120,13 +128,10 @@ class DaosBackend(Backend):
         """The commands of a system's administrator that make and destroy the level's pool."""
         return self._levels.commands(level, block_seed, f"{PREFIX}dry-run") if self._levels else []
 
-    def attributes(self) -> dict[str, Scalar]:
-        """Redundancy and failure domain, as far as the options tell them."""
-        return self._chosen.coordinates
-
     def provision(self, level: Level, context: ProvisionContext) -> Access:
         """Make the level's pool, if there is one, and the container; or find what is given."""
-        self.refuse_level({name: level[name] for name in level.keys() - self.level_factors})
+        own = self.foreseen().level_factors
+        self.refuse_level({name: level[name] for name in level.keys() - own})
         options, levels = self._chosen.at(level), self._levels
         if levels is None:
             return self._in(options.pool, options, context, {})

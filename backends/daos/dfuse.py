@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.backends.base import Availability, ProvisionContext, Space
+from fsmatrix.backends.base import NO_LEVEL, Availability, Foreseen, ProvisionContext, Space
 from fsmatrix.backends.daos import containers, daos_state, dfuse_mount, libraries
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.dfuse_mount import FACTORS, FOUND, DaosDfuseOptions, DfuseNode
@@ -64,16 +65,20 @@ class DaosDfuse(DfuseNode):
             return _found_refusal(Path(chosen.path))
         return dfuse_mount.refusal() or super().refusal()
 
-    @property
-    def level_factors(self) -> frozenset[str]:
-        """Those of a container; how the suite mounts it, and the library around that.
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """Of a container; how the suite mounts it, and the library that goes into programs.
 
         Attributes of the container are one way to cache: no level varies it.
         """
-        if self._chosen.path:
-            return frozenset({"interception"})
-        own = FACTORS - {"caching"} if self._chosen.cache_attributes else FACTORS
-        return super().level_factors | own
+        chosen, known = self._chosen, super().foreseen(level)
+        own = FACTORS - {"caching"} if chosen.cache_attributes else FACTORS
+        more = {"caching": chosen.caching_word, "interception": chosen.interception}
+        return replace(
+            known,
+            level_factors=frozenset({"interception"}) if chosen.path else known.level_factors | own,
+            attributes={**known.attributes, **more},
+            programs_speak=self._interception(level) != libraries.NONE,
+        )
 
     def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
         """No such way to cache or to intercept, or none that goes with the other options."""
@@ -92,18 +97,8 @@ class DaosDfuse(DfuseNode):
             return ""
         return libraries.program_refusal(self._interception(level), program)
 
-    def programs_speak(self, level: Level) -> bool:
-        """By the library that is put into them, if one is."""
-        return self._interception(level) != libraries.NONE
-
     def _interception(self, level: Level) -> str:
         return str(level.get("interception", self._chosen.interception))
-
-    def attributes(self) -> dict[str, Scalar]:
-        """Of the container; how the mount caches, and the library around it."""
-        chosen = self._chosen
-        own = {"caching": chosen.caching_word, "interception": chosen.interception}
-        return {**super().attributes(), **own}
 
     # -- made and removed --------------------------------------------------------------
     def provision(self, level: Level, context: ProvisionContext) -> Access:

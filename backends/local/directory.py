@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, cast
 
@@ -13,11 +14,13 @@ from pydantic import Field, field_validator
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import (
+    NO_LEVEL,
     Availability,
     Backend,
     BackendOptions,
     CacheMethod,
     Evidence,
+    Foreseen,
     ProvisionContext,
     Settled,
     Space,
@@ -103,9 +106,9 @@ class Directory(Backend):
         fstype = mount_of(expand(self._chosen.path)).fstype
         return fstype if fstype in MEMORY_TYPES else ""
 
-    def named_places(self) -> tuple[Path, ...]:
-        """The one."""
-        return (expand(self._chosen.path).resolve(),)
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """Its place."""
+        return replace(super().foreseen(level), places=(self._chosen.path,))
 
     def _unexpected(self) -> str:
         path = expand(self._chosen.path)

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.base import Backend, BackendOptions, ProvisionContext, SpeedEstimate
+from fsmatrix.backends.base import (
+    NO_LEVEL,
+    Backend,
+    BackendOptions,
+    Foreseen,
+    ProvisionContext,
+    SpeedEstimate,
+)
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.testbed.base import StorageOptions, StorageTestbed
 from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
@@ -162,18 +169,23 @@ class TargetMember:
     options: BackendOptions
     testbed: PlannedTestbed | None = None
 
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """What its backend tells of a level before anything is asked or made."""
+        return self.backend(self.options).foreseen(level)
+
     @property
     def level_factors(self) -> frozenset[str]:
         """Cluster factors that it can realise."""
-        own = self.backend(self.options).level_factors
-        return own | (self.testbed.system.factors.keys() if self.testbed else frozenset())
+        return self.foreseen().level_factors | (
+            self.testbed.system.factors.keys() if self.testbed else frozenset()
+        )
 
     def cluster_facts(self, level: Level) -> dict[str, Scalar]:
         """Coordinates of the cluster that the backend's options and the bed tell.
 
         BackendError if no bed can be at that level.
         """
-        own = dict(self.backend(self.options).attributes())
+        own = dict(self.foreseen(level).attributes)
         return own | (self.testbed.attributes(level) if self.testbed else {})
 
     def attributes(self, level: Level) -> dict[str, Scalar]:
@@ -188,11 +200,7 @@ class TargetMember:
 
         BackendError as `cluster_facts`.
         """
-        declared = (
-            self.testbed.realised(level)
-            if self.testbed
-            else self.backend(self.options).realised(level)
-        )
+        declared = self.testbed.realised(level) if self.testbed else self.foreseen(level).realised
         return {**self.target.realised, **declared}
 
     @property

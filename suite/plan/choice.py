@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fsmatrix.backends.base import Space
+from fsmatrix.backends.local import images
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.campaign.yamlio import CampaignError
@@ -112,13 +113,13 @@ class Machine:
             raise CampaignError(problems)
 
     def _state(self, member: TargetMember) -> str:
-        backend = member.backend(member.options)
-        if self.out is None or member.testbed is not None or not backend.state_bytes():
+        """Why what it keeps in the state directory cannot be there (empty: it can)."""
+        own = member.foreseen()
+        if self.out is None or member.testbed is not None or not own.state_bytes:
             return ""
-        reason = backend.state_refusal(
-            self.out.absolute() / STATE, self._kept + backend.state_bytes()
-        )
-        self._kept += 0 if reason else backend.state_bytes()
+        folder, size = self.out.absolute() / STATE, self._kept + own.state_bytes
+        reason = images.folder_refusal(folder, size, own.state_direct)
+        self._kept += 0 if reason else own.state_bytes
         return reason
 
 

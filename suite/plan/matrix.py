@@ -129,7 +129,7 @@ class Judge:
         if reason := self.levels[key]:
             yield self._without(target, reason)
             return
-        places = target.backend(target.options).root_count(planned.case.level)
+        places = target.foreseen(planned.case.level).root_count
         if (processes := planned.case.geometry.processes) % places:
             yield (
                 f"target {target.name}: {places} devices cannot have the same number of "
@@ -145,8 +145,7 @@ class Judge:
     def _player(self, planned: Planned, target: TargetMember, needs: Footprint) -> Iterator[str]:
         """A driver that only the C player has, where it is not built, or that is forbidden here."""
         driver = self.registries.drivers.get(driver_of(needs.io, target.backend.driver))
-        backend = target.backend(target.options)
-        if needs.io != "auto" and backend.programs_speak(planned.case.level):
+        if needs.io != "auto" and target.foreseen(planned.case.level).programs_speak:
             yield (
                 f"io: {needs.io} goes by the kernel, not by the library that target {target.name} "
                 "puts before it: use io: auto there"

@@ -15,6 +15,7 @@ from pathlib import Path
 from fsmatrix.backends.base import Space, SpeedEstimate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.local import underneath
+from fsmatrix.backends.system import files
 from fsmatrix.backends.system.trusted import temporary_refusal
 from fsmatrix.results.evidence.stored import Json, JsonObject
 from fsmatrix.results.record import digest
@@ -141,15 +142,13 @@ def cautions(members: Iterable[TargetMember], out: Path) -> Iterator[str]:
     for member in members:
         if member.testbed is not None:
             continue
-        backend = member.backend(member.options)
+        own = member.foreseen()
         with suppress(BackendError, OSError):  # a place that is refused for it
-            named[member.name] = backend.named_places()
+            named[member.name] = tuple(files.expand(place).resolve() for place in own.places)
             for place in named[member.name]:
                 for text in underneath.cautions_of_place(place):
                     targets_of.setdefault(text, []).append(member.name)
-            for text in (
-                underneath.cautions_of_image(out.absolute()) if backend.state_bytes() else ()
-            ):
+            for text in underneath.cautions_of_image(out.absolute()) if own.state_bytes else ():
                 targets_of.setdefault(text, []).append(member.name)
     for text, names in targets_of.items():
         yield f"{', '.join(dict.fromkeys(names))}: {text}"

@@ -10,7 +10,7 @@ import os
 import socket
 import stat
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -18,11 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from fsmatrix.backends.access import Access, DeviceAccess, expect
 from fsmatrix.backends.base import (
+    NO_LEVEL,
     Availability,
     Backend,
     BackendOptions,
     CacheMethod,
     Evidence,
+    Foreseen,
     ProvisionContext,
     RunPlace,
     Settled,
@@ -45,7 +47,6 @@ from fsmatrix.results.evidence.stored import (
     Json,
     JsonObject,
     Level,
-    Scalar,
     inside,
     mapping,
     positive,
@@ -303,6 +304,23 @@ class Device(Backend):
         except BackendError as error:
             return str(error)
 
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """The device; of an emulated one its class, and its image.
+
+        The class of a real one the campaign may tell.
+        """
+        known, played = super().foreseen(level), self._chosen.emulated
+        if not played:
+            return replace(known, places=(self._chosen.device,))
+        of_class = {CLASS: "emulated"}
+        return replace(
+            known,
+            attributes=of_class,
+            realised=of_class,
+            state_bytes=played.size,
+            state_direct=True,
+        )
+
     def block(self) -> int:
         """The device's logical block: what direct I/O needs; through the page cache any size."""
         if self._chosen.buffered or self._chosen.emulated:
@@ -313,15 +331,6 @@ class Device(Backend):
         except BackendError:  # `refusal` says so of a target that takes part
             return 1
         return positive(facts.get("logical_block_size")) or 1
-
-    def attributes(self) -> dict[str, Scalar]:
-        """Its class, if that is emulated; of a real one the campaign may tell it."""
-        return {CLASS: "emulated"} if self._chosen.emulated else {}
-
-    def realised(self, level: Level) -> dict[str, str]:
-        """Emulated, if it is."""
-        del level
-        return {CLASS: "emulated"} if self._chosen.emulated else {}
 
     def overwrites(self, space: int) -> str:
         """The device, and how much of it is lost."""
@@ -337,22 +346,11 @@ class Device(Backend):
             f"{format_size(disk.size, 1)}): its first {format_size(space, 1)} are overwritten"
         )
 
-    def named_places(self) -> tuple[Path, ...]:
-        """The device."""
-        return (Path(self._chosen.device).resolve(),) if self._chosen.device else ()
-
-    def state_bytes(self) -> int:
-        """The image of an emulated device."""
-        return self._chosen.emulated.size if self._chosen.emulated else 0
-
-    def state_refusal(self, folder: Path, size: int) -> str:
-        """No room for the image there, or no direct I/O."""
-        return images.folder_refusal(folder, size, direct=True) if self.state_bytes() else ""
-
     def commands(self, level: Level, block_seed: str) -> list[str]:
         """The image of an emulated device."""
         del level, block_seed
-        return images.commands(self.state_bytes()) if self.state_bytes() else []
+        emulated_one = self._chosen.emulated
+        return images.commands(emulated_one.size) if emulated_one else []
 
     def provision(self, level: Level, context: ProvisionContext) -> DeviceAccess:
         """Look at the device, lock it, and make the folder of its nodes; nothing is written."""

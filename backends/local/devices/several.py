@@ -18,10 +18,12 @@ from typing import cast
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathsAccess, expect
 from fsmatrix.backends.base import (
+    NO_LEVEL,
     Availability,
     Backend,
     CacheMethod,
     Evidence,
+    Foreseen,
     ProvisionContext,
     RunPlace,
     Settled,
@@ -161,7 +163,6 @@ class Devices(Backend):
     Options = DevicesOptions
     access_type = PathsAccess
     network = False
-    level_factors = frozenset({FACTOR})
 
     @property
     def _chosen(self) -> DevicesOptions:
@@ -183,36 +184,28 @@ class Devices(Backend):
         """Of the first directory on tmpfs."""
         return "" if self._chosen.emulated else memory(self._chosen)
 
-    def named_places(self) -> tuple[Path, ...]:
-        """The directories."""
-        return tuple(expand(path).resolve() for path in self._chosen.paths)
-
-    def state_bytes(self) -> int:
-        """The image of emulated devices."""
-        chosen = self._chosen.emulated
-        return chosen.count * chosen.size if chosen else 0
-
-    def state_refusal(self, folder: Path, size: int) -> str:
-        """No room for the image there, or no direct I/O."""
-        return images.folder_refusal(folder, size, direct=True) if self.state_bytes() else ""
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """A root on each device that takes part; the directories, or the image of emulated ones."""
+        chosen = self._chosen
+        played = chosen.emulated
+        return replace(
+            super().foreseen(level),
+            level_factors=frozenset({FACTOR}),
+            realised={FACTOR: "emulated"} if played else {},
+            places=tuple(chosen.paths),
+            state_bytes=played.count * played.size if played else 0,
+            state_direct=played is not None,
+            root_count=positive(level.get(FACTOR)) or chosen.count,
+        )
 
     def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
         """More devices than there are."""
         del bed
         if positive(level.get(FACTOR, 1)) is None:
             return f"{FACTOR}: {level[FACTOR]!r} is no number of devices"
-        if (number := self.root_count(level)) > self._chosen.count:
+        if (number := self.foreseen(level).root_count) > self._chosen.count:
             return f"{FACTOR}: {number} devices are asked for, and there are {self._chosen.count}"
         return ""
-
-    def root_count(self, level: Level) -> int:
-        """The devices that take part."""
-        return positive(level.get(FACTOR)) or self._chosen.count
-
-    def realised(self, level: Level) -> dict[str, str]:
-        """Emulated, if the devices are."""
-        del level
-        return {FACTOR: "emulated"} if self._chosen.emulated else {}
 
     def commands(self, level: Level, block_seed: str) -> list[str]:
         """Of emulated devices: their image and its parts."""
@@ -222,7 +215,9 @@ class Devices(Backend):
     def _numbers(self, level: Level, block_seed: str) -> list[int]:
         width = len(str(self._chosen.count))
         names = [f"{number:0{width}}" for number in range(self._chosen.count)]
-        return [int(name) for name in choose_hosts(names, self.root_count(level), block_seed)]
+        return [
+            int(name) for name in choose_hosts(names, self.foreseen(level).root_count, block_seed)
+        ]
 
     def provision(self, level: Level, context: ProvisionContext) -> PathsAccess:
         """Draw the devices of the level, and make a place on each."""

@@ -86,8 +86,8 @@ def test_levels(number: Any, reason: str) -> None:
 
 
 def test_only_emulated_devices_are_emulated(tmp_path: Path) -> None:
-    assert emulated().realised({}) == {FACTOR: "emulated"}
-    assert on(tmp_path).realised({}) == {}
+    assert emulated().foreseen().realised == {FACTOR: "emulated"}
+    assert on(tmp_path).foreseen().realised == {}
 
 
 def test_two_directories_of_one_file_system_are_refused(tmp_path: Path) -> None:
