@@ -268,6 +268,8 @@ class Space:
     bytes: int | None
     inodes: int | None
     source: str  # what says so: statfs, quota, an estimate
+    block: int = 1  # bytes that every offset and size must be a multiple of
+    overwritten: str = ""  # what is lost by that, in words (empty: only what is ours)
 
 
 def _quiet(message: str) -> None:
@@ -329,10 +331,6 @@ class Backend(NodeSide):
         speak = self.network and not issubclass(self.access_type, PathAccess)
         return Foreseen(programs_speak=speak)
 
-    def memory(self) -> str:
-        """Type of the file system in memory that holds its files (empty: none, or not known)."""
-        return ""
-
     def engine_refusal(self, level: Level, engine: str, program: str = "") -> str:
         """Why an engine, or its very program, cannot work on it (empty: nothing known).
 
@@ -340,10 +338,6 @@ class Backend(NodeSide):
         """
         del level, engine, program
         return ""
-
-    def block(self) -> int:
-        """Bytes that every offset and size must be a multiple of here (1: any)."""
-        return 1
 
     def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
         """Why this level cannot be made here (empty: it can).
@@ -355,14 +349,6 @@ class Backend(NodeSide):
 
     def required_consent(self) -> str:
         """What the user must still agree to before anything is made (empty: nothing)."""
-        return ""
-
-    def overwrites(self, space: int) -> str:
-        """What is lost when runs need `space` bytes, in words (empty: nothing that is not ours).
-
-        Asked of what can be used here.
-        """
-        del space
         return ""
 
     def commands(self, level: Level, block_seed: str) -> list[str]:

@@ -35,7 +35,7 @@ from fsmatrix.backends.system.files import expand, wrong_path
 from fsmatrix.backends.system.mounts import Mount, mount_of
 from fsmatrix.backends.system.trusted import shared_refusal
 from fsmatrix.results.evidence.stored import Json, JsonObject, Level, text
-from fsmatrix.results.evidence.target import MEMORY_TYPES, Deployment
+from fsmatrix.results.evidence.target import Deployment
 
 
 class DirectoryOptions(BackendOptions):
@@ -100,11 +100,6 @@ class Directory(Backend):
             f"shared_place: accept is for the built-in player, which holds its directory open; "
             f"{engine} opens paths, and others could lead root's elsewhere"
         )
-
-    def memory(self) -> str:
-        """tmpfs or ramfs, if the path is on one."""
-        fstype = mount_of(expand(self._chosen.path)).fstype
-        return fstype if fstype in MEMORY_TYPES else ""
 
     def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
         """Its place."""

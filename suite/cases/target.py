@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +17,17 @@ from fsmatrix.backends.base import (
     BackendOptions,
     Foreseen,
     ProvisionContext,
+    Space,
     SpeedEstimate,
 )
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.system.files import expand
+from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.testbed.base import StorageOptions, StorageTestbed
 from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from fsmatrix.backends.testbed.daos_testbed import DaosTestbed
 from fsmatrix.results.evidence.stored import JsonObject, Level, LevelValue, Scalar
+from fsmatrix.results.evidence.target import MEMORY_TYPES
 from fsmatrix.results.process import Process
 from fsmatrix.suite.campaign.campaign import Target
 
@@ -215,7 +219,7 @@ class TargetMember:
         """
         if self.testbed is None:
             backend = self.backend(self.options)
-            return backend.unusable() or self._in_memory(backend)
+            return backend.unusable() or self._no_storage()
         return self.testbed.system.missing() or self.backend.check().uninstalled
 
     def pace(self, level: Level) -> SpeedEstimate:
@@ -227,9 +231,9 @@ class TargetMember:
             return self.testbed.pace(level, pace)
         return pace
 
-    def _in_memory(self, backend: Backend) -> str:
+    def _no_storage(self) -> str:
         """Of storage that is none every run is invalid: the audit `memory-reference`."""
-        if self.reference or not (fstype := backend.memory()):
+        if self.reference or not (fstype := _in_memory(self.foreseen().places)):
             return ""
         return (
             f"its files would lie in memory ({fstype}), so that no run is valid "
@@ -243,6 +247,12 @@ class TargetMember:
             with suppress(BackendError):  # no such bed: the matrix says so
                 names |= self.cluster_facts(level).keys()
         return names
+
+    def room(self) -> Space:
+        """What may be written on it; of a bed that is not up nothing can be asked."""
+        if self.testbed is not None:
+            return Space(None, None, "unknown")
+        return self.backend(self.options).space()
 
     def level_refusal(self, level: Level) -> str:
         """Why a level cannot be made (empty: it can)."""
@@ -258,9 +268,13 @@ class TargetMember:
         """What the user must still agree to before it is used (empty: nothing)."""
         return "" if self.testbed else self.backend(self.options).required_consent()
 
-    def overwrites(self, space: int) -> str:
-        """What is lost when its runs need `space` bytes (empty: nothing that is not ours)."""
-        return "" if self.testbed else self.backend(self.options).overwrites(space)
+
+def _in_memory(places: Iterable[str]) -> str:
+    """Type of the file system of the first directory that lies in memory (empty: none does)."""
+    for place in map(expand, places):
+        if place.is_dir() and (fstype := mount_of(place).fstype) in MEMORY_TYPES:
+            return fstype
+    return ""
 
 
 def levels_of(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from fsmatrix.backends.access import DeviceAccess
 from fsmatrix.backends.player import base, player
 from fsmatrix.backends.player.ops import OR_POSIX, Driver, driver_of
 from fsmatrix.results.evidence.stored import JsonObject
@@ -191,9 +192,11 @@ class Judge:
             yield from _refused(planned, target, entry.engine, engine.path)
 
     def _blocks(self, planned: Planned, target: TargetMember) -> Iterator[str]:
-        """Sizes that are no multiples of the target's block, which is asked for once."""
+        """Sizes that are no multiples of a bare device's block, which is asked for once."""
+        if not issubclass(target.backend.access_type, DeviceAccess):
+            return
         if target.name not in self.blocks:
-            self.blocks[target.name] = target.backend(target.options).block()
+            self.blocks[target.name] = target.room().block
         block = self.blocks[target.name]
         for name, size in planned.work.sizes(planned.case).items() if planned.work else ():
             if size % block:

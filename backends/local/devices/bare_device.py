@@ -321,31 +321,6 @@ class Device(Backend):
             state_direct=True,
         )
 
-    def block(self) -> int:
-        """The device's logical block: what direct I/O needs; through the page cache any size."""
-        if self._chosen.buffered or self._chosen.emulated:
-            return 1  # an emulated one has 512 bytes, as all direct I/O needs
-        try:
-            with claims.opened(self._chosen.device) as handle:
-                facts = devices.device_facts(claims.disk(handle).number)
-        except BackendError:  # `refusal` says so of a target that takes part
-            return 1
-        return positive(facts.get("logical_block_size")) or 1
-
-    def overwrites(self, space: int) -> str:
-        """The device, and how much of it is lost."""
-        if self._chosen.emulated:
-            return ""
-        with claims.opened(self._chosen.device) as handle:
-            disk = claims.disk(handle)
-        facts = devices.device_facts(disk.number)
-        words = [str(facts.get("model", "")), f"serial number {disk.serial}" if disk.serial else ""]
-        identity = ", ".join(word for word in words if word) or "no serial number"
-        return (
-            f"DESTROYS what is on {self._chosen.device} ({disk.name}, {identity}, "
-            f"{format_size(disk.size, 1)}): its first {format_size(space, 1)} are overwritten"
-        )
-
     def commands(self, level: Level, block_seed: str) -> list[str]:
         """The image of an emulated device."""
         del level, block_seed
@@ -453,16 +428,31 @@ class Device(Backend):
         return own.completed(seen).completed(local_deployment(bare))
 
     def space(self, access: Access | None = None) -> Space:
-        """The size of the device: what is on it does not count."""
+        """The size of the device: what is on it does not count, and is lost.
+
+        Its logical block is what direct I/O needs (512 bytes of an emulated one, as all direct
+        I/O does); through the page cache any size will do.
+        """
         if access is not None:
-            return Space(_size(access), None, "size of the device")
+            block = self._block(_number(access))
+            return Space(_size(access), None, "size of the device", block)
         if self._chosen.emulated:
             return Space(self._chosen.emulated.size, None, "size of the image")
         try:
             with claims.opened(self._chosen.device) as handle:
-                return Space(claims.disk(handle).size, None, "size of the device")
+                disk = claims.disk(handle)
         except BackendError as error:  # `refusal` says so of a target that takes part
             return Space(None, None, str(error))
+        facts = devices.device_facts(disk.number)
+        words = [str(facts.get("model", "")), f"serial number {disk.serial}" if disk.serial else ""]
+        identity = ", ".join(word for word in words if word) or "no serial number"
+        whose = f"{self._chosen.device} ({disk.name}, {identity}, {format_size(disk.size, 1)})"
+        return Space(disk.size, None, "size of the device", self._block(disk.number), whose)
+
+    def _block(self, number: str) -> int:
+        if self._chosen.buffered or self._chosen.emulated:
+            return 1
+        return positive(devices.device_facts(number).get("logical_block_size")) or 1
 
     # -- node leaders --------------------------------------------------------------------
     @classmethod

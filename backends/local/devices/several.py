@@ -73,12 +73,6 @@ def refusal(options: DevicesOptions) -> str:
     return ""
 
 
-def memory(options: DevicesOptions) -> str:
-    """The type of file system of the first that is in memory (empty: none is)."""
-    kinds = (_each(options, path).memory() for path in options.paths)
-    return next((kind for kind in kinds if kind), "")
-
-
 def _each(options: DevicesOptions, path: str) -> Directory:
     return Directory(DirectoryOptions(path=path, expect_fs=options.expect_fs))
 
@@ -179,10 +173,6 @@ class Devices(Backend):
         if self._chosen.emulated:
             return emulated.refusal(self._chosen.emulated)
         return refusal(self._chosen)
-
-    def memory(self) -> str:
-        """Of the first directory on tmpfs."""
-        return "" if self._chosen.emulated else memory(self._chosen)
 
     def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
         """A root on each device that takes part; the directories, or the image of emulated ones."""

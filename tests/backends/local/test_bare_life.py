@@ -189,7 +189,7 @@ def test_emulated(context: ProvisionContext) -> None:
     options = {"emulated": {"size": 32 * MIB, "iops": {"read": 200, "write": 100}}}
     target = Device(DeviceOptions.model_validate(options))
     assert target.refusal() == ""
-    assert target.overwrites(MIB) == ""
+    assert target.space().overwritten == ""
     access = target.provision({}, context)
     device = access.device
     folder = cgroups.own(cgroups.drive_hierarchy())
