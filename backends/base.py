@@ -1,13 +1,17 @@
 """The backend seam: a kind of storage and the way to it.
 
 Where each method runs:
+  anywhere, nothing is asked ......... foreseen, deployment, run_place
+  where it is planned ................ check, refusal, level_refusal, engine_refusal, space...
   conductor, once per attachment ..... provision, release, describe
-  node leader, once per kernel ....... mount, unmount, cache, counters, settle, health, make_run
+  conductor, during a step ........... watch
+  node leader, once per kernel ....... mount, unmount, make_run, cache, counters, settle, health
   every rank ......................... the driver's connect (in the player)
 
-The node leaders' half is class methods of an `Access` alone: the node leader that calls them, once
-per kernel and mount namespace, is another process on another machine than the conductor that made
-the access.
+A backend says what is abstract, and overrides of the rest what is different with it; what is final
+is made of these.  The node leaders' half is class methods of an `Access` alone: the node leader
+that calls them, once per kernel and mount namespace, is another process on another machine than the
+conductor that made the access.
 """
 
 from __future__ import annotations
@@ -88,6 +92,7 @@ class Watch(Protocol):
 class NodeSide(ABC):
     """What node leaders ask of a backend; `Backend` in base.py is the rest of it."""
 
+    # -- attached ------------------------------------------------------------------------
     @classmethod
     def mount(cls, access: Access, journal: Journal) -> None:
         """Attach the storage on this kernel.  Journalled; harmless if it is attached."""
@@ -98,6 +103,7 @@ class NodeSide(ABC):
         """Detach it; harmless if it is not attached."""
         del access, journal
 
+    # -- around steps --------------------------------------------------------------------
     @classmethod
     @abstractmethod
     def cache(
@@ -129,33 +135,6 @@ class NodeSide(ABC):
         return []
 
     @classmethod
-    def run_place(cls, access: Access, name: str) -> RunPlace:
-        """Where the run of that name works.  Pure."""
-        return RunPlace((str(Path(access.path) / name) if isinstance(access, PathAccess) else "",))
-
-    @final
-    @classmethod
-    def run_root(cls, access: Access, name: str) -> str:
-        """Where its rank 0 works."""
-        return cls.run_place(access, name).roots[0]
-
-    @classmethod
-    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
-        """Make the run's own place; harmless if it is there.  BackendError if it may not be used.
-
-        `programs`: external programs will work there, which may know less than the player.
-        """
-        del programs
-        if isinstance(access, PathAccess):
-            (_runs(access) / name).mkdir(exist_ok=True)
-
-    @classmethod
-    def remove_run(cls, access: Access, name: str) -> None:
-        """Remove it with all in it, also while another kernel does; links are not followed."""
-        if isinstance(access, PathAccess):
-            remove_tree(_runs(access) / name)
-
-    @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
         """Wait, at most `timeout` seconds, until the system is quiet."""
         del access, timeout
@@ -182,6 +161,34 @@ class NodeSide(ABC):
             return cls.health(access)
         with closing(watch):
             return [*watch.silent(), *cls.health(access)]
+
+    # -- the place of a run --------------------------------------------------------------
+    @classmethod
+    def run_place(cls, access: Access, name: str) -> RunPlace:
+        """Where the run of that name works.  Pure."""
+        return RunPlace((str(Path(access.path) / name) if isinstance(access, PathAccess) else "",))
+
+    @final
+    @classmethod
+    def run_root(cls, access: Access, name: str) -> str:
+        """Where its rank 0 works."""
+        return cls.run_place(access, name).roots[0]
+
+    @classmethod
+    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
+        """Make the run's own place; harmless if it is there.  BackendError if it may not be used.
+
+        `programs`: external programs will work there, which may know less than the player.
+        """
+        del programs
+        if isinstance(access, PathAccess):
+            (_runs(access) / name).mkdir(exist_ok=True)
+
+    @classmethod
+    def remove_run(cls, access: Access, name: str) -> None:
+        """Remove it with all in it, also while another kernel does; links are not followed."""
+        if isinstance(access, PathAccess):
+            remove_tree(_runs(access) / name)
 
 
 def _runs(access: PathAccess) -> Path:
@@ -312,6 +319,7 @@ class Backend(NodeSide):
     def __init__(self, options: BackendOptions) -> None:
         self.options = options
 
+    # -- whether it can be used ----------------------------------------------------------
     @classmethod
     @abstractmethod
     def check(cls) -> Availability:
@@ -324,12 +332,6 @@ class Backend(NodeSide):
     def unusable(self) -> str:
         """Why it is not available here, now, with these rights and options (empty: it can)."""
         return self.refusal() if (usable := self.check()).ok else usable.reason
-
-    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
-        """What the options tell of a level that can be made.  Pure: nothing is asked."""
-        del level
-        speak = self.network and not issubclass(self.access_type, PathAccess)
-        return Foreseen(programs_speak=speak)
 
     def engine_refusal(self, level: Level, engine: str, program: str = "") -> str:
         """Why an engine, or its very program, cannot work on it (empty: nothing known).
@@ -347,6 +349,13 @@ class Backend(NodeSide):
         del level, bed
         return ""
 
+    # -- what it will be and do ----------------------------------------------------------
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """What the options tell of a level that can be made.  Pure: nothing is asked."""
+        del level
+        speak = self.network and not issubclass(self.access_type, PathAccess)
+        return Foreseen(programs_speak=speak)
+
     def required_consent(self) -> str:
         """What the user must still agree to before anything is made (empty: nothing)."""
         return ""
@@ -356,14 +365,16 @@ class Backend(NodeSide):
         del level, block_seed
         return []
 
+    # -- made and removed --------------------------------------------------------------
+    @abstractmethod
+    def provision(self, level: Level, context: ProvisionContext) -> Access:
+        """Make or choose what this level needs.  Journalled.  BackendError if impossible."""
+
+    @final
     def refuse_level(self, level: Level) -> None:
         """For a `provision` that makes no levels: BackendError if one is asked for."""
         if level:
             raise BackendError(f"{self.name} realises no cluster factors: {', '.join(level)}")
-
-    @abstractmethod
-    def provision(self, level: Level, context: ProvisionContext) -> Access:
-        """Make or choose what this level needs.  Journalled.  BackendError if impossible."""
 
     def release(self, access: Access, context: ProvisionContext) -> None:
         """Undo provision; may keep for the next attachment what `finish` removes."""
@@ -373,6 +384,7 @@ class Backend(NodeSide):
         """The campaign ends: remove what `release` kept.  Journalled."""
         del context
 
+    # -- what is known of it -------------------------------------------------------------
     @abstractmethod
     def describe(self, access: Access) -> dict[str, Json]:
         """Provenance while attached: mount options, device, model, capacity, kernel..."""
