@@ -89,9 +89,9 @@ class DaosBackend(Backend):
         return Levels(options.client, options.levels) if options.levels is not None else None
 
     def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
-        """Factors of the suite's own containers, storage nodes if the options say how; redundancy.
+        """Factors of the suite's own containers; storage nodes, if the options say how.
 
-        As far as the options tell.
+        Redundancy and failure domain, as far as they tell them.
         """
         own = {*OPTION_OF, *({"storage_nodes"} if self._levels else ())}
         return replace(

@@ -324,8 +324,8 @@ class Device(Backend):
     def commands(self, level: Level, block_seed: str) -> list[str]:
         """The image of an emulated device."""
         del level, block_seed
-        emulated_one = self._chosen.emulated
-        return images.commands(emulated_one.size) if emulated_one else []
+        played = self._chosen.emulated
+        return images.commands(played.size) if played else []
 
     def provision(self, level: Level, context: ProvisionContext) -> DeviceAccess:
         """Look at the device, lock it, and make the folder of its nodes; nothing is written."""
