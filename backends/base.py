@@ -90,7 +90,7 @@ class Watch(Protocol):
 
 
 class NodeSide(ABC):
-    """What node leaders ask of a backend; `Backend` in base.py is the rest of it."""
+    """What is asked with an access alone, mostly by node leaders; `Backend` is the rest of it."""
 
     # -- attached ------------------------------------------------------------------------
     @classmethod
