@@ -6,6 +6,7 @@ costs 8 bytes per row instead of some hundred.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -132,7 +133,11 @@ def plain(values: Array) -> Array:
     if values.dtype.kind not in "OSTU":
         return values
     starts, lengths = _stretches(values)
-    return np.repeat(_objects(map(schema.decode_text, _decoded(values[starts])), {}), lengths)
+    stored = values[starts]
+    texts = [schema.decode_text(text) for text in _decoded(stored)]
+    if values.dtype.kind == "O" and all(map(operator.is_, stored, texts)):
+        return values
+    return np.repeat(_objects(texts, {}), lengths)
 
 
 def _stretches(*columns: Array) -> tuple[Codes, Codes]:
