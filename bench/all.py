@@ -151,7 +151,7 @@ def tried(bench: Bench, whole: bool, busy: int) -> Trial:
         seconds, after = time.monotonic() - begin, os.getloadavg()[0]
     if process.returncode > 0:
         ended += f", status {process.returncode}"  # 1: a limit of its own is not kept
-        out += "\n".join(["", *errors.splitlines()[-5:]]) if not out.strip() else ""
+        out = out if out.strip() else errors.strip().rpartition("\n")[2]  # why it shows nothing
     return Trial(busy, seconds, ended, (load, after), out.strip("\n"))
 
 
