@@ -31,6 +31,7 @@ from tables_of_docs import table
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT, LONG = 300, 4 * 3600  # seconds that one bench may take
+GRACE = 60.0  # seconds in which one that is stopped clears up
 WIDTH = "150"  # columns of what a bench prints
 QUICKSTART = "runs a whole quickstart, some minutes"
 STATISTICS = "an hour of simulations; its tables are in docs/statistics.md"
@@ -102,7 +103,6 @@ class Trial:
     """What one start of a bench gave."""
 
     busy: int  # loops beside it
-    seconds: float
     ended: str
     load: tuple[float, float]  # before and after, of one minute
     printed: str
@@ -142,17 +142,26 @@ def tried(bench: Bench, whole: bool, busy: int) -> Trial:
             out, errors = process.communicate(timeout=limit)
             ended = f"{time.monotonic() - begin:.0f} s"
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGTERM)
-            out, errors = process.communicate()
+            out, errors = stopped(process)
             ended = f"ended after the {limit} s that it may take"
         except BaseException:
-            os.killpg(process.pid, signal.SIGTERM)
+            stopped(process)
             raise
-        seconds, after = time.monotonic() - begin, os.getloadavg()[0]
+        after = os.getloadavg()[0]
     if process.returncode > 0:
         ended += f", status {process.returncode}"  # 1: a limit of its own is not kept
         out = out if out.strip() else errors.strip().rpartition("\n")[2]  # why it shows nothing
-    return Trial(busy, seconds, ended, (load, after), out.strip("\n"))
+    return Trial(busy, ended, (load, after), out.strip("\n"))
+
+
+def stopped(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """End it as Ctrl-C does, so that it clears up; by force if that takes too long."""
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        return process.communicate(timeout=GRACE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.communicate()
 
 
 @contextmanager
@@ -207,7 +216,8 @@ def page(every: Sequence[Told], whole: bool) -> str:
         f"Written by `{made}`, on {time.strftime('%Y-%m-%d', time.gmtime())}: every bench with its "
         "command and what it\nprinted, first with nothing of ours beside it, then beside busy "
         "loops. Run it on your own machine and lay the two\nfiles side by side. Ratios to a peer "
-        "of the same run survive another machine and another load; seconds do not.\n\n"
+        "of the same run survive another machine and another load; seconds do not.\nLoad is the kernel's mean of "
+        "the last minute: where it is high before the first bench, others were at work too.\n\n"
     )
     text += table(["machine", ""], machine())
     for told in every:

@@ -62,6 +62,7 @@ def test_one_that_takes_too_long_is_ended(
     )
     monkeypatch.setattr(every, "ROOT", tmp_path)
     monkeypatch.setattr(every, "SHORT", 3)
+    monkeypatch.setattr(every, "GRACE", 3)
     trial = every.tried(every.Bench("sleeps"), whole=False, busy=1)
     assert trial.printed == "a table"
     assert "ended after the 3 s" in trial.words()
