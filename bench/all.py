@@ -216,8 +216,9 @@ def page(every: Sequence[Told], whole: bool) -> str:
         f"Written by `{made}`, on {time.strftime('%Y-%m-%d', time.gmtime())}: every bench with its "
         "command and what it\nprinted, first with nothing of ours beside it, then beside busy "
         "loops. Run it on your own machine and lay the two\nfiles side by side. Ratios to a peer "
-        "of the same run survive another machine and another load; seconds do not.\nLoad is the kernel's mean of "
-        "the last minute: where it is high before the first bench, others were at work too.\n\n"
+        "of the same run survive another machine and another load; seconds do not.\nLoad is the "
+        "kernel's mean of the last minute: where it is high before the first bench, others were at "
+        "work too.\n\n"
     )
     text += table(["machine", ""], machine())
     for told in every:
