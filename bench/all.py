@@ -151,7 +151,12 @@ def tried(bench: Bench, whole: bool, busy: int) -> Trial:
     if process.returncode > 0:
         ended += f", status {process.returncode}"  # 1: a limit of its own is not kept
         out = out if out.strip() else errors.strip().rpartition("\n")[2]  # why it shows nothing
-    return Trial(busy, ended, (load, after), out.strip("\n"))
+    return Trial(
+        busy,
+        ended,
+        (load, after),
+        "\n".join(line.rstrip() for line in out.strip("\n").splitlines()),
+    )
 
 
 def stopped(process: subprocess.Popen[str]) -> tuple[str, str]:
