@@ -32,6 +32,9 @@ from tables_of_docs import table
 ROOT = Path(__file__).resolve().parents[1]
 SHORT, LONG = 300, 4 * 3600  # seconds that one bench may take
 GRACE = 60.0  # seconds in which one that is stopped clears up
+HEAD = (  # of every page in docs
+    "[Docs](README.md) · [install](install.md) · [words](glossary.md) · [troubles](troubles.md)\n\n"
+)
 WIDTH = "150"  # columns of what a bench prints
 QUICKSTART = "runs a whole quickstart, some minutes"
 STATISTICS = "an hour of simulations; its tables are in docs/statistics.md"
@@ -213,11 +216,11 @@ def why_not(bench: Bench, whole: bool) -> str:
     return f"not run without `--whole`: {bench.long}" if bench.long and not whole else ""
 
 
-def page(every: Sequence[Told], whole: bool) -> str:
-    """The whole file."""
+def page(every: Sequence[Told], whole: bool, head: str = "") -> str:
+    """The whole file; `head` stands below its title."""
     made = "make bench" + (" WHOLE=1" if whole else "")
     text = (
-        "# Performance\n\n"
+        f"# Performance\n\n{head}"
         f"Written by `{made}`, on {time.strftime('%Y-%m-%d', time.gmtime())}: every bench with its "
         "command and what it\nprinted, first with nothing of ours beside it, then beside busy "
         "loops. Run it on your own machine and lay the two\nfiles side by side. Ratios to a peer "
@@ -250,12 +253,13 @@ def main() -> None:
         for bench in BENCHES
         if bench.name in options.only
     ]
+    head = HEAD if options.file.resolve().parent == ROOT / "docs" else ""
     for busy in dict.fromkeys((0, options.busy)):
         for told in every:
             if not told.missing:
                 told.trials.append(tried(told.bench, options.whole, busy))
                 print(f"{told.bench.name}: {told.trials[-1].words()}", flush=True)
-            options.file.write_text(page(every, options.whole), encoding="utf-8")
+            options.file.write_text(page(every, options.whole, head), encoding="utf-8")
     print(f"written: {options.file}")
 
 
