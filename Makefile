@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 OUT ?= demo-out
 # More words for the demo's `fsmatrix run`, for example RUN="--set repetitions=2".
 RUN ?=
+BENCH ?= bench-out/performance.md
 API ?= api-reference
 # SHUFFLE=1 draws the order of the tests (pytest-randomly prints the seed): what depends on it shows.
 ORDER := $(if $(filter 1,$(SHUFFLE)),,-p no:randomly)
@@ -33,16 +34,9 @@ lint: $(VENV)/test-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# All benches into one file, quiet and loaded; WHOLE=1: hours, with the settings that the documents are of.
 bench: $(VENV)/test-ready
-	$(BIN)/python -P bench/player.py
-	$(BIN)/python -P bench/uring.py --here
-	$(BIN)/python -P bench/session.py
-	$(BIN)/python -P bench/engines.py
-	$(BIN)/python -P bench/merge.py
-	$(BIN)/python -P bench/analysis.py --others
-	$(BIN)/python -P bench/scale.py
-	$(BIN)/python -P bench/submission.py
-	$(BIN)/python -P bench/findings.py
+	$(BIN)/python -P bench/all.py $(if $(filter 1,$(WHOLE)),--whole) $(BENCH)
 
 # HOURS=1, KILLS=50, SEED=<number>: faults of all kinds to real campaigns (docs/reliability.md; root).
 chaos: $(VENV)/test-ready

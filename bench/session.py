@@ -2,7 +2,9 @@
 
     python bench/session.py [--runs 40] [--json]
 
-Ratios in one run: a run inside a session against starting mpirun for each run; the CPU time
+Ratios in one run: a run inside a session against starting mpirun for each run, with its parts
+(what the conductor waits for, without the window and the settling that the record states, and
+for the record of the run before to be on the disk); the CPU time
 of 16 waiting ranks against one core; the memory of a rank against the 100 MiB of the design.
 """
 
@@ -13,7 +15,9 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +37,14 @@ from fsmatrix.suite.run.environment import SessionContext
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.session.client import Session
+from fsmatrix.suite.session.messages import Call, Command
 from fsmatrix.suite.session.programs import StopFlag
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 
 MIB = 1 << 20
 SECONDS = 60.0  # bound of a run
 WAIT_SECONDS = 10.0
+WINDOW = 0.050  # s: of a campaign of many short runs
 WAITING_RANKS = 16
 
 
@@ -73,6 +79,28 @@ def launcher() -> Mpirun:
     return Mpirun(Mpirun.probe())
 
 
+class Timed(Session):
+    """A session that keeps how long the conductor waits for each command."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.spent: dict[str, float] = defaultdict(float)  # seconds by what was asked for
+
+    def request(self, command: Command, *arguments: Any, **named: Any) -> Any:
+        """As Session's."""
+        with self.timed(command.function if isinstance(command, Call) else "step"):
+            return super().request(command, *arguments, **named)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Count the time of what is done inside."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.spent[name] += time.monotonic() - begin
+
+
 def start_cost(ranks: int, times: int) -> float:
     """Median seconds to start and end an MPI world."""
     spent = []
@@ -86,13 +114,18 @@ def start_cost(ranks: int, times: int) -> float:
 
 
 def run_cost(folder: Path, runs: int) -> dict[str, float]:
-    """Median seconds of a run's parts: all, the I/O window, settling, and the rest."""
-    session = Session(launcher(), Geometry(1, 2), StopFlag())
+    """Median seconds of a run: all, the I/O window, settling, the rest, and the parts of that."""
+    session = Timed(launcher(), Geometry(1, 2), StopFlag())
     session.start()
     data = folder / "data"
     data.mkdir()
     keeper = RecordWriter(Store.create(folder / "store"), Summary(), lambda _event: None)
-    runner = runner_in(session, folder, data, SECONDS, keeper.flush)
+
+    def quiet() -> None:
+        with session.timed("record"):
+            keeper.flush()
+
+    runner = runner_in(session, folder, data, SECONDS, quiet)
     options = PatternOptions(pattern="seq-write", chunk=65536, bytes_per_process=MIB)
     workload = Pattern(options)
     case = Case("here", "pattern", {"pattern": "seq-write"}, Geometry(1, 2))
@@ -100,6 +133,7 @@ def run_cost(folder: Path, runs: int) -> dict[str, float]:
     engine = Engines({}).get("player")
     for number in range(runs):
         job = RunSpec(case, workload, engine, {"target": "here"}, number, 1, 0, "a", 1)
+        session.spent.clear()
         begin = time.monotonic()
         record, broken = runner.run(job)
         assert broken is None, record.error
@@ -108,14 +142,15 @@ def run_cost(folder: Path, runs: int) -> dict[str, float]:
         whole = time.monotonic() - begin
         settle = record.evidence.settle["write"].seconds
         io = window(record.phases[0])
-        rows.append((whole, io, settle, whole - io - settle))
+        parts = {f"of it {name}": seconds for name, seconds in session.spent.items()}
+        parts["of it step"] -= io
+        parts["of it settle"] -= settle
+        cost = whole - io - settle
+        parts["of it conductor"] = cost - sum(parts.values())
+        rows.append({"whole": whole, "window": io, "settling": settle, "cost": cost, **parts})
     keeper.flush()
     session.close()
-    names = ("whole", "window", "settling", "cost")
-    return {
-        n: statistics.median(column)
-        for n, column in zip(names, zip(*rows, strict=True), strict=True)
-    }
+    return {name: statistics.median(row.get(name, 0.0) for row in rows) for name in rows[-1]}
 
 
 def waiting(ranks: int) -> dict[str, float]:
@@ -188,6 +223,15 @@ def main() -> None:
     )
     table.add_row(
         "", "", f"mpirun for each run: {start * 1e3:.0f} ms", f"{parts['cost'] / start:.4f}"
+    )
+    for name, seconds in parts.items():
+        if name.startswith("of it "):
+            table.add_row(f"  {name}", f"{seconds * 1e3:.1f} ms", "", "")
+    table.add_row(
+        f"the same beside a window of {WINDOW * 1e3:.0f} ms",
+        f"{parts['cost'] / WINDOW:.0%}",
+        "goal 20 %",
+        f"{parts['cost'] / WINDOW / 0.2:.2f}",
     )
     table.add_row(
         f"{WAITING_RANKS} waiting ranks",

@@ -100,7 +100,7 @@ def main() -> None:
     total = 0.0
     with tempfile.TemporaryDirectory(prefix="fsm-") as folder:
         home = Path(folder)
-        bed = up(SlurmTestbedOptions(nodes=1), home / "bed")
+        bed = up(SlurmTestbedOptions(nodes=5), home / "bed")
         try:
             os.environ.update(bed.environment())
             for name, step in steps(bed, home / "out", runs):

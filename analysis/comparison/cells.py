@@ -20,7 +20,7 @@ import pandas as pd
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.rows import CAMPAIGN, ComparisonOptions, Key, Levels, Table, Where
-from fsmatrix.analysis.data.columns import Codes, coded, combined
+from fsmatrix.analysis.data.columns import Codes, combined
 from fsmatrix.analysis.data.factors import rows_by_group
 from fsmatrix.analysis.data.matrices import Axis
 from fsmatrix.analysis.stats.estimates.intervals import GeometricMean, Ratio, geometric_mean, ratio
@@ -75,8 +75,7 @@ def matched(of: Table, a: str, b: str, free: Iterable[str], ignore: Iterable[str
         and name not in (*GUARDED, *STATED)
     }
     # what varies is never ignored for one side alone: it would be mixed inside a cell
-    loose = {n for n in of.factors if n not in (*GUARDED, *STATED) and _not_of_work(of, n)}
-    loose |= {*free, *ignore}
+    loose = {*(of.beside_work - {*GUARDED, *STATED}), *free, *ignore}
     loose &= set(of.factors)
     names = [name for name in of.factors if name not in constant and name not in loose]
     groups = [_grouped(of, rows, names, sorted(loose - set(constant))) for rows in rows_of]
@@ -118,13 +117,6 @@ def _constants(axis: Axis, rows_of: Sequence[Where]) -> tuple[Level, Level] | No
     if any(code.size != 1 for code in codes) or codes[0][0] == codes[1][0]:
         return None
     return axis.levels[codes[0][0]], axis.levels[codes[1][0]]
-
-
-def _not_of_work(of: Table, name: str) -> bool:
-    """Whether runs of one work_id have several levels of a factor."""
-    work = coded(of.works)[1]
-    pairs = combined([work, of.factors[name].codes], work.size)[0].size
-    return name not in ("phase", "engine") and bool(pairs > np.unique(work).size)
 
 
 Group = dict[Key, dict[Key, Where]]  # fixed levels -> loose levels -> rows

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis.data.columns import coded
+from fsmatrix.analysis.data.columns import coded, combined
 from fsmatrix.analysis.data.load import campaign_json, campaigns_json
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
@@ -111,8 +111,9 @@ def record_of(ds: xr.Dataset) -> Record:
 
 
 def _blocks(ds: xr.Dataset) -> int:
-    pairs = np.unique(np.stack([coded(ds[name].values)[1] for name in ("target", "block")]), axis=1)
-    return int(np.bincount(pairs[0]).min()) if pairs.size else 0
+    target, block = (coded(ds[name].values)[1] for name in ("target", "block"))
+    pairs = combined([target, block], target.size)[0]
+    return int(np.bincount(target[pairs]).min()) if pairs.size else 0
 
 
 def _count(value: object) -> int:

@@ -15,6 +15,7 @@ import xarray as xr
 from fsmatrix.analysis.data.cells import values_of
 from fsmatrix.analysis.data.columns import Codes, Mask, coded, combined
 from fsmatrix.analysis.data.doubts import audits_of
+from fsmatrix.analysis.data.factors import OF_PHASES
 from fsmatrix.analysis.data.load import Rows, join, open_loops, rows, runs_of, saturated_points
 from fsmatrix.analysis.data.matrices import Axis, factor_columns
 from fsmatrix.analysis.data.study import why_no_value
@@ -73,12 +74,12 @@ class Table:
     sides: Axis
     side_levels: Mapping[str, Key]  # name of a side -> its levels
     values: npt.NDArray[np.float64]  # SI units
-    metrics: npt.NDArray[np.str_]  # what the row's phase is judged by (units.own_metric)
+    metrics: npt.NDArray[np.object_]  # str: what the row's phase is judged by (units.own_metric)
     attachments: Codes
     blocks: Codes  # of a campaign
     numbers: Codes  # of those blocks, from 0
     campaigns: Codes
-    works: npt.NDArray[np.str_]
+    works: npt.NDArray[np.object_]  # str
     index: Where  # row of the campaign
     order: npt.NDArray[np.float64]  # rises with time
     failed: Mapping[str, int]  # side -> runs
@@ -94,6 +95,17 @@ class Table:
         index = self.index if places is None else self.index[np.asarray(places, dtype=np.int64)]
         different = set(zip(*(data[name][index] for name in names), strict=True))
         return metric_of(name, (dict(zip(names, levels, strict=True)) for levels in different))
+
+    @functools.cached_property
+    def beside_work(self) -> frozenset[str]:
+        """Factors, but of phases, of which runs of one work_id have several levels."""
+        works, work = coded(self.works)
+        return frozenset(
+            name
+            for name, axis in self.factors.items()
+            if name not in OF_PHASES
+            and combined([work, axis.codes], work.size)[0].size > len(works)
+        )
 
     @functools.cached_property
     def notable(self) -> Mapping[int, set[str]]:
@@ -153,7 +165,9 @@ def table(
         blocks=_labels(campaign, data["block"])[index],
         numbers=data["block"][index].astype(np.int64),
         campaigns=campaign[index],
-        works=data["work_id"][index] if "work_id" in data.columns else np.full(index.size, ""),
+        works=data["work_id"][index]
+        if "work_id" in data.columns
+        else np.full(index.size, "", object),
         index=index,
         order=_order(data)[index],
         failed=_counted(data, failed, sides),
@@ -174,15 +188,15 @@ def _wanted(metric: str) -> str:
     return METRICS[metric].title.lower() if metric in METRICS else metric
 
 
-def own_values(data: Rows) -> tuple[npt.NDArray[np.str_], npt.NDArray[np.float64]]:
+def own_values(data: Rows) -> tuple[npt.NDArray[np.object_], npt.NDArray[np.float64]]:
     """(the metric that each row's phase is judged by, its value); shape [row].
 
     Data without bytes (transactions) is judged by operations per second too.
     """
     engines = data["engine"] if "engine" in data.columns else np.full(len(data), "")
     (names, engine), (phases, phase) = coded(engines), coded(data["phase"])
-    each = np.array([[own_metric(str(e), str(p)) for p in phases] for e in names], dtype=str)
-    metrics = each[engine, phase] if len(data) else np.empty(0, dtype=str)
+    each = np.array([[own_metric(str(e), str(p)) for p in phases] for e in names], dtype=object)
+    metrics = each[engine, phase] if len(data) else np.empty(0, dtype=object)
     bandwidth, rate = (values_of(data, name) for name in ("bandwidth", "iops"))
     metrics = np.where(np.isnan(bandwidth) & ~np.isnan(rate), "iops", metrics)
     return metrics, np.where(metrics == "iops", rate, bandwidth)

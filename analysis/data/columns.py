@@ -6,7 +6,8 @@ costs 8 bytes per row instead of some hundred.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from fsmatrix.results.files import schema
 
 Array = npt.NDArray[Any]
 Codes = npt.NDArray[np.int64]
+Places = npt.NDArray[np.signedinteger[Any]]  # codes, of int32 where there are many columns of them
 Mask = npt.NDArray[np.bool_]
 Level = str | int | float
 SPAN = 1 << 16  # rows of text that are decoded at once
@@ -132,7 +134,11 @@ def plain(values: Array) -> Array:
     if values.dtype.kind not in "OSTU":
         return values
     starts, lengths = _stretches(values)
-    return np.repeat(_objects(map(schema.decode_text, _decoded(values[starts])), {}), lengths)
+    stored = values[starts]
+    texts = [schema.decode_text(text) for text in _decoded(stored)]
+    if values.dtype.kind == "O" and all(map(operator.is_, stored, texts)):
+        return values
+    return np.repeat(_objects(texts, {}), lengths)
 
 
 def _stretches(*columns: Array) -> tuple[Codes, Codes]:
@@ -159,7 +165,7 @@ def coded(values: Array) -> tuple[list[Level], Codes]:
     return levels.tolist(), np.repeat(place.astype(np.int64)[codes], lengths)
 
 
-def combined(columns: list[Codes], rows: int) -> tuple[Codes, Codes]:
+def combined(columns: Sequence[Places], rows: int) -> tuple[Codes, Codes]:
     """(first row of each different combination of codes, combination of each row [row]).
 
     Combinations are numbered in the order of their first rows.

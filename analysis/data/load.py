@@ -102,6 +102,8 @@ class Rows:
 
     def where(self, keep: Mask) -> Rows:
         """The rows where `keep`, shape [row], is true."""
+        if keep.all():
+            return self
         if isinstance(self.columns, Columns):
             return Rows(self.columns.where(keep), self.factors)
         return Rows({name: array[keep] for name, array in self.columns.items()}, self.factors)

@@ -19,7 +19,16 @@ import pandas as pd
 import xarray as xr
 
 from fsmatrix.analysis.data.cells import values_of
-from fsmatrix.analysis.data.columns import Array, Codes, Level, Mask, coded, combined, is_text
+from fsmatrix.analysis.data.columns import (
+    Array,
+    Codes,
+    Level,
+    Mask,
+    Places,
+    coded,
+    combined,
+    is_text,
+)
 from fsmatrix.analysis.data.factors import roles
 from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.summary import NOT_FACTORS, Excluded
@@ -62,14 +71,18 @@ class Axis:
 
     name: str
     levels: list[Level]
-    codes: Codes  # [row]; -1 where a row has no place along it
+    codes: Places  # [row]; -1 where a row has no place along it
 
 
 def factor_columns(ds: xr.Dataset, factors: Mapping[str, str]) -> dict[str, Axis]:
     """Every factor (with its variable), and engine and phase, coded over all rows of a campaign."""
     names = {name: column for name, column in factors.items() if name not in NOT_FACTORS}
     names |= {name: name for name in ("engine", "phase") if name in ds.variables}
-    return {name: Axis(name, *coded(ds.variables[column].values)) for name, column in names.items()}
+    axes = {}
+    for name, column in names.items():
+        levels, codes = coded(ds.variables[column].values)
+        axes[name] = Axis(name, levels, codes.astype(np.int32))
+    return axes
 
 
 def dimension(factor: str) -> str:

@@ -165,8 +165,7 @@ def _several(values: Sequence[str]) -> str:
 def _attachments(data: Rows) -> list[int]:
     targets = coded(data.factor("target"))[1]
     pairs = combined([targets, coded(data["attachment"])[1]], targets.size)[0]
-    counts: list[int] = np.bincount(targets[pairs]).tolist()
-    return counts
+    return [int(number) for number in np.bincount(targets[pairs])]
 
 
 def _span(counts: Sequence[int]) -> str:

@@ -178,7 +178,7 @@ def _within(variable: h5py.Dataset, low: int, high: int) -> Iterator[str]:
         return
     for at in range(0, variable.size, SPAN):
         values: Any = variable[at : at + SPAN]
-        if (values < low).any() or (values >= high).any():
+        if values.size and (values.min() < low or values.max() >= high):
             yield f"{name} leads to rows that are not there"
             return
 

@@ -138,15 +138,19 @@ def _signs(blocks: int, cells: int, most: int) -> Floats:
 
 def _extremity(differences: Floats, size: Floats, signs: Floats) -> Floats:
     """How far each cell is from 0 under each flip, [flip, cell], as a standard normal value."""
+    return _as_normal(*_students_t(differences, size, signs))
+
+
+def _students_t(differences: Floats, size: Floats, signs: Floats) -> tuple[Floats, Floats]:
+    """(moderated t >= 0 of each cell under each flip, [flip, cell]; degrees of freedom, [cell])."""
     mean, square = _moments(differences, signs, size)
-    variance = _variance(mean, square, size)
     folded = np.abs(differences)
     invariant = np.nanvar(folded, axis=0) * size / (size - 1)
     floor = np.maximum(TINY * square, np.finfo(float).tiny)
     prior, freedom = _prior(np.maximum(invariant, floor), size - 1)
-    moderated = (freedom * prior + (size - 1) * variance) / (freedom + size - 1)
-    t = np.abs(mean) / np.sqrt(moderated / size)
-    return _as_normal(t, freedom + size - 1)
+    moderated = freedom * prior + (size - 1) * _variance(mean, square, size)
+    moderated /= freedom + size - 1
+    return np.abs(mean) / np.sqrt(moderated / size), freedom + size - 1
 
 
 def _as_normal(t: Floats, freedom: Floats) -> Floats:
