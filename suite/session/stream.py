@@ -16,14 +16,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.backends.player.base import Latencies, Player, PlayerResult, fold, no_latencies
+from fsmatrix.backends.player.base import SORTS, Latencies, Player, PlayerResult, fold, no_latencies
 from fsmatrix.backends.player.ops import Chunk, Chunks, CountingChunks, Place, Tallies
 from fsmatrix.backends.player.player import wait_until
 from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.evidence.workloads import BEGUN, PLAYED
 from fsmatrix.results.histogram import sparse
 from fsmatrix.suite.session.comm import Comm
-from fsmatrix.suite.session.messages import Merged, OperationError, Playing, StepCommand, Stream
+from fsmatrix.suite.session.messages import (
+    TIMELINE,
+    Merged,
+    OperationError,
+    Playing,
+    StepCommand,
+    Stream,
+)
 from fsmatrix.suite.session.players import last_words, leave, open_together, settled, taking_turns
 from fsmatrix.suite.session.wire import Arrays, telling
 
@@ -224,7 +231,26 @@ def _series(comm: Comm, result: PlayerResult) -> tuple[float, Arrays]:
     for row, series in enumerate(folded):
         padded[row, : len(series)] = series
     total = comm.sum(padded)
-    return width / 1e9, {"interval_bytes": total[0], "interval_operations": total[1]}
+    arrays = {"interval_bytes": total[0], "interval_operations": total[1]}
+    return width / 1e9, arrays | _timeline(comm, result, width, longest)
+
+
+def _timeline(comm: Comm, result: PlayerResult, width: int, intervals: int) -> Arrays:
+    """Latencies over time of all ranks, "timeline.read" -> [interval, COARSE]; where there are any.
+
+    A rank has about 100 bins for each interval: a sort of operations that nobody did is not sent.
+    """
+    own_sorts = np.array([table.any() for table in result.timeline], dtype=np.int64)
+    present = comm.largest(own_sorts)
+    summed: Arrays = {}
+    for sort, own, done in zip(SORTS, result.timeline, present.tolist(), strict=True):
+        if not done:
+            continue
+        folded = fold(own, (width // result.interval_ns).bit_length() - 1)
+        padded = np.zeros((intervals, folded.shape[1]), dtype=np.int64)
+        padded[: len(folded)] = folded
+        summed[TIMELINE + sort] = comm.sum(padded)
+    return summed
 
 
 def put_together(tallies: Tallies | None, comm: Comm) -> JsonObject:
