@@ -91,8 +91,8 @@ def _notes(phases: Sequence[PhaseTimeline]) -> list[str]:
     notes = []
     if any(phase.latency for phase in phases):
         notes.append(
-            "Colour: how many operations of an interval took so long, log scale; line: their "
-            "median. An operation stands where it ended."
+            "Colour: operations that took so long, from 1 (yellow) to most (dark), log scale; "
+            "line: their median. An operation stands where it ended."
         )
     said = [
         f"{i}: {phase.phase}, {event.time:.3g} s: {event.says}"
@@ -152,7 +152,7 @@ def _cpu(ax: Axes, phase: PhaseTimeline) -> None:
 
     for index, share in enumerate(phase.cpu):
         ax.stairs(share, phase.cpu_time, baseline=None, color=drawing.colour(index), linewidth=0.9)
-    ax.set_ylim(0, 1)
+    ax.set_ylim(0, 1.04)
 
 
 def _share_scale(row: Sequence[Axes]) -> None:

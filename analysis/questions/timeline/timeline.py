@@ -30,6 +30,9 @@ from fsmatrix.results.units import plural
 CPU = ("cpu_busy", "cpu_idle", "cpu_iowait", "cpu_steal")  # the first of all of them is busy
 AROUND = 3.0  # seconds before and after a phase in which samples are shown
 TITLE = ("target", "workload", "pattern", "chunk", "nodes", "processes_per_node")
+# findings that say that something happened inside the run: the report draws these cells
+UNEVEN = frozenset({"not-stationary", "io-stalled", "storage-unhealthy", "stragglers", "saturated"})
+MOST_DRAWN = 6
 MOST_CELLS = 6  # that are shown at once
 
 
@@ -61,6 +64,19 @@ def timeline(
     if not found:
         raise ValueError(" ".join(left_out) or f"no run file in {store} of a run that counts")
     return Timelines(chart=chart, runs=tuple(found), left_out=tuple(left_out))
+
+
+def doubtful(ds: xr.Dataset, store: Path | str) -> tuple[tuple[Timelines, ...], int]:
+    """As `timeline`, of the first MOST_DRAWN cells with a finding of UNEVEN; and how many are left.
+
+    ValueError and ResultError as `timeline`.
+    """
+    files = Store.open(store)
+    of = study(ds, metric_for(ds))
+    cells = [cell for cell in of.valued if UNEVEN.intersection(cell.cell.findings)]
+    found = [nearest(ds, files, cell, of.metric, []) for cell in cells[:MOST_DRAWN]]
+    shown = tuple(Timelines(chart=chart, runs=(run,)) for run in found if run is not None)
+    return shown, max(len(cells) - MOST_DRAWN, 0)
 
 
 def nearest(
