@@ -92,7 +92,7 @@ def _notes(phases: Sequence[PhaseTimeline]) -> list[str]:
     if any(phase.latency for phase in phases):
         notes.append(
             "Colour: operations that took so long, from 1 (yellow) to most (dark), log scale; "
-            "line: their median. An operation stands where it ended."
+            "line: median of reads and writes. An operation stands where it ended."
         )
     said = [
         f"{i}: {phase.phase}, {event.time:.3g} s: {event.says}"
@@ -101,7 +101,9 @@ def _notes(phases: Sequence[PhaseTimeline]) -> list[str]:
     ]
     if said:
         more = f" And {len(said) - MOST_NOTES} more." if len(said) > MOST_NOTES else ""
-        notes.append(f"Dashed: what the storage said. {' '.join(said[:MOST_NOTES])}{more}")
+        notes.append(
+            f"Dashed: what the storage said when it was asked. {' '.join(said[:MOST_NOTES])}{more}"
+        )
     return notes
 
 
@@ -115,15 +117,16 @@ def _latency(ax: Axes, phase: PhaseTimeline) -> None:
         _latency_max(ax, phase)
         return
     counts, width = narrowed(phase.counts, phase.width)
-    low, high = int(used[0]), int(used[-1]) + 1
+    data = narrowed(phase.data, phase.width)[0]  # the rest is shown where it is slower
+    low, high = int(np.flatnonzero(data.any(axis=0))[0]), int(used[-1]) + 1
     edges = np.maximum(EDGES[low : high + 1], 1e-9)
     time = np.arange(len(counts) + 1) * width
     shown = np.ma.masked_equal(counts[:, low:high].T, 0)
     norm = LogNorm(1, max(2, int(counts.max())))
     ax.pcolormesh(time, edges, shown, norm=norm, cmap="viridis_r", rasterized=True)
     middles = np.sqrt(np.maximum(EDGES[:-1], 1e-9) * EDGES[1:])
-    done = counts.sum(axis=1)
-    half = (np.cumsum(counts, axis=1) >= np.ceil(done / 2)[:, np.newaxis]).argmax(axis=1)
+    done = data.sum(axis=1)
+    half = (np.cumsum(data, axis=1) >= np.ceil(done / 2)[:, np.newaxis]).argmax(axis=1)
     median = np.where(done > 0, middles[half], np.nan)
     ax.step(time[:-1], median, where="post", color="black", linewidth=0.7)
     ax.set_ylim(edges[0], edges[-1])

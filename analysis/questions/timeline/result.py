@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fsmatrix.analysis import units
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.medians import Floats
-from fsmatrix.analysis.units import Unit
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.histogram import Integers
@@ -58,10 +56,10 @@ class PhaseTimeline:
         return sum(self.latency.values(), start=np.zeros((self.rate.size, histogram.COARSE), int))
 
     @property
-    def unit(self) -> Unit:
-        """Of the rate, as fits."""
-        shown = self.rate if self.rate.size else self.iterations[:, 2]
-        return units.fitting("bandwidth" if self.bytes else "rate", shown.tolist())
+    def data(self) -> Integers:
+        """The same of reads and writes; of all sorts where there are none."""
+        own = {s: t for s, t in self.latency.items() if s in ("read", "write") and t.any()}
+        return replace(self, latency=own).counts if own else self.counts
 
     @property
     def slowest(self) -> tuple[float, float, float] | None:

@@ -106,6 +106,18 @@ def test_the_picture_has_one_axis_for_all() -> None:
     )
 
 
+def test_opens_and_closes_are_shown_where_they_are_slower() -> None:
+    other = np.zeros_like(stalled().timeline["write"])
+    other[[3, 9], [histogram.bin_of(ns) // histogram.PER_COARSE for ns in (300, 10**9)]] = 1
+    both = replace(stalled(), timeline={**stalled().timeline, "other": other})
+    ax = question.of_run(run(phase=both)).figure().axes[0]
+    low, high = ax.get_ylim()
+    assert 1e-4 < low < FAST / 1e9
+    assert 1 < high < 1.5
+    alone = question.of_run(run(phase=replace(stalled(), timeline={"other": other})))
+    assert alone.figure().axes[0].get_ylim()[0] < 3e-7
+
+
 def test_many_intervals_are_narrowed_and_none_is_lost() -> None:
     long = stalled()
     counts = np.concatenate([long.timeline["write"]] * 7)
