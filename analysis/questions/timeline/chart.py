@@ -111,6 +111,7 @@ def _latency(ax: Axes, phase: PhaseTimeline) -> None:
     from matplotlib.colors import LogNorm
 
     ax.set_yscale("log")
+    ax.tick_params(axis="y", which="minor", labelsize=6)
     counts = phase.counts
     used = np.flatnonzero(counts.any(axis=0))
     if not used.size:
