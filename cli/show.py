@@ -141,7 +141,7 @@ def timeline(
     out: analyse.Out = None,
     as_json: common.AsJson = False,
 ) -> None:
-    """Show a run from begin to end: latencies, throughput and client CPU on one time axis.
+    """Show a run over time: latencies, throughput and client CPU on one axis.
 
     Example: fsmatrix timeline out --run 0123456789abcdef-r0003 --out run.pdf
     Example: fsmatrix timeline out --where target=xfs --where pattern=seq-write -o cell.png
