@@ -6,24 +6,26 @@ What is not known of any phase of a page has no row.  Storage nodes' counters wo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fsmatrix.analysis.questions.timeline.result import EDGES, PhaseTimeline, Timelines, drawable
-from fsmatrix.analysis.stats.estimates.medians import Floats
+from fsmatrix.analysis.questions.timeline.result import (
+    EDGES,
+    PhaseTimeline,
+    Timelines,
+    drawable,
+    narrowed,
+)
 from fsmatrix.analysis.units import Quantity, Unit, fitting
-from fsmatrix.results.histogram import Integers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_COLUMNS = 300  # of a heat map: more cannot be told apart
 MARK = "#c0392b"
 MOST_NOTES = 4
 
-Array = TypeVar("Array", Integers, Floats)
 Row = tuple[str, Callable[["Axes", PhaseTimeline], None]]
 
 
@@ -165,11 +167,3 @@ def _share_scale(row: Sequence[Axes]) -> None:
     if limits:
         for ax in row:
             ax.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
-
-
-def narrowed(series: Array, width: float) -> tuple[Array, float]:
-    """At most MOST_COLUMNS intervals: neighbours added up; and how wide they are then."""
-    each = -(-len(series) // MOST_COLUMNS) or 1
-    padded = np.zeros((-(-len(series) // each) * each, *series.shape[1:]), dtype=series.dtype)
-    padded[: len(series)] = series
-    return padded.reshape(-1, each, *series.shape[1:]).sum(axis=1), width * each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 EDGES = histogram.coarse_edges() / 1e9  # seconds
+MOST_COLUMNS = 300  # of a picture: more cannot be told apart
 MOST_PHASES = 4  # that a text tells of, and a figure shows
 MOST_EVENTS = 3
+FEWEST = 10  # intervals of a series with a median to compare with
+Array = TypeVar("Array", Integers, Floats)
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,18 @@ class PhaseTimeline:
         return float(gaps[longest] * self.width), float((places[longest] + 1) * self.width)
 
     @property
+    def slump(self) -> tuple[float, float]:
+        """Longest time with less than half the median throughput, and its begin; 0: none.
+
+        Of intervals as wide as the picture has them; the last one is cut off by the phase's end.
+        """
+        moved, width = narrowed(self.rate, self.width)
+        low = np.flatnonzero(np.append(moved[:-1] >= np.median(moved[:-1]) / 2, True))
+        begins = np.append(0, low + 1)[:-1]
+        longest = int(np.argmax(low - begins))
+        return float((low - begins)[longest] * width), float(begins[longest] * width)
+
+    @property
     def says(self) -> str:
         """One sentence or two."""
         text = f"{self.phase}: {seconds(self.end - self.begin)}"
@@ -100,6 +115,10 @@ class PhaseTimeline:
         longest, begin = self.pause
         if longest > 0:
             text += f"; none completed for {seconds(longest)} from {begin:.4g} s on"
+        longest, begin = self.slump if self.rate.size > FEWEST else (0.0, 0.0)
+        if longest > 0:
+            text += f"; less than half the median throughput for {seconds(longest)}"
+            text += f" from {begin:.4g} s on"
         busy = np.nanmax(self.cpu) if np.isfinite(self.cpu).any() else np.nan
         return text + (f"; client CPU up to {busy:.0%}." if busy == busy else ".")
 
@@ -220,3 +239,11 @@ def drawable(found: Sequence[RunTimeline]) -> list[tuple[RunTimeline, tuple[Phas
         for run in found
         for first in range(0, len(run.phases), MOST_PHASES)
     ]
+
+
+def narrowed(series: Array, width: float) -> tuple[Array, float]:
+    """At most MOST_COLUMNS intervals: neighbours added up; and how wide they are then."""
+    each = -(-len(series) // MOST_COLUMNS) or 1
+    padded = np.zeros((-(-len(series) // each) * each, *series.shape[1:]), dtype=series.dtype)
+    padded[: len(series)] = series
+    return padded.reshape(-1, each, *series.shape[1:]).sum(axis=1), width * each

@@ -92,6 +92,18 @@ def test_a_stall_is_said_with_its_time_and_length() -> None:
     assert rest == ["write, 1.6 s: 1 of 2 OSDs is down", "Findings: not-stationary (warning)."]
 
 
+def test_a_drive_that_was_throttled_is_said_with_its_time() -> None:
+    moved = np.full(INTERVALS, 40 * 4096)
+    moved[50:100] //= 3
+    (phase,) = question.of_run(run(phase=replace(stalled(), interval_bytes=moved))).runs[0].phases
+    assert phase.slump == pytest.approx((1.0, 1.0))
+    assert "less than half the median throughput for 1 s from 1 s on" in phase.says
+    even = replace(stalled(), interval_bytes=moved * 0 + 4096)
+    (phase,) = question.of_run(run(phase=even)).runs[0].phases
+    assert phase.slump[0] == 0
+    assert "less than half" not in phase.says
+
+
 def test_the_picture_has_one_axis_for_all() -> None:
     figure = question.of_run(run()).figure()
     labels = [ax.get_ylabel() for ax in figure.axes]
