@@ -94,7 +94,8 @@ def _notes(phases: Sequence[PhaseTimeline]) -> list[str]:
     if any(phase.latency for phase in phases):
         notes.append(
             "Colour: operations that took so long, from 1 (yellow) to most (dark), log scale; "
-            "line: median of reads and writes. An operation stands where it ended."
+            "line: median, of reads and writes if there are any. An operation stands where it "
+            "ended."
         )
     said = [
         f"{i}: {phase.phase}, {event.time:.3g} s: {event.says}"

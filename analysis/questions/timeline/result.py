@@ -166,7 +166,7 @@ class Timelines(Drawn):
         """All of one run; of several, which they are."""
         several = len(self.runs) > 1
         lines = [line for run in self.runs for line in run.says[: 2 if several else None]]
-        return [*lines, *self.left_out]
+        return [*lines, *([" ".join(self.left_out)] if self.left_out else [])]
 
     def table(self) -> pd.DataFrame:
         """One row per phase and interval; SI units."""
