@@ -238,19 +238,20 @@ def _series(comm: Comm, result: PlayerResult) -> tuple[float, Arrays]:
 def _timeline(comm: Comm, result: PlayerResult, width: int, intervals: int) -> Arrays:
     """Latencies over time of all ranks, "timeline.read" -> [interval, COARSE]; where there are any.
 
-    A rank has about 100 bins for each interval: a sort of operations that nobody did is not sent.
+    Only bins that some rank has are sent: there are 116 for each interval.
     """
-    own_sorts = np.array([table.any() for table in result.timeline], dtype=np.int64)
-    present = comm.largest(own_sorts)
-    summed: Arrays = {}
-    for sort, own, done in zip(SORTS, result.timeline, present.tolist(), strict=True):
-        if not done:
+    used = comm.largest(np.array([table.any(axis=0) for table in result.timeline], dtype=np.int64))
+    merged: Arrays = {}
+    for sort, own, bins in zip(SORTS, result.timeline, map(np.flatnonzero, used), strict=True):
+        if not bins.size:
             continue
-        folded = fold(own, (width // result.interval_ns).bit_length() - 1)
-        padded = np.zeros((intervals, folded.shape[1]), dtype=np.int64)
+        folded = fold(own[:, bins], (width // result.interval_ns).bit_length() - 1)
+        padded = np.zeros((intervals, bins.size), dtype=np.int64)
         padded[: len(folded)] = folded
-        summed[TIMELINE + sort] = comm.sum(padded)
-    return summed
+        whole = np.zeros((intervals, own.shape[1]), dtype=np.int64)
+        whole[:, bins] = comm.sum(padded)
+        merged[TIMELINE + sort] = whole
+    return merged
 
 
 def put_together(tallies: Tallies | None, comm: Comm) -> JsonObject:
