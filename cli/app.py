@@ -75,7 +75,8 @@ RARER: dict[str, Command] = {
     "speedup": questions.speedup, "models": questions.models, "predict": questions.predict,
     "correlation": questions.correlation, "variability": questions.variability,
     "tails": questions.tails, "repetitions": questions.repetitions,
-    "bars": questions.bars, "traffic": questions.traffic, "cpu": questions.cpu,
+    "bars": questions.bars, "traffic": questions.traffic, "timeline": show.timeline,
+    "cpu": questions.cpu,
     "adapters": questions.adapters, "lhcb": questions.lhcb,
 }  # fmt: skip
 # they read whole campaigns and have no progress of their own, as import has

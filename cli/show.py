@@ -124,6 +124,53 @@ def _named(results: Path, wanted: str, ids: Iterable[str]) -> str:
     raise refuse(Origin(f"run {wanted}"), "", which if found else NONE.format(results))
 
 
+def timeline(
+    results: Annotated[
+        Path, typer.Argument(help="A results directory.", autocompletion=completion.results)
+    ],
+    run: Annotated[
+        str | None,
+        typer.Option(
+            "--run",
+            help="Id of a run, or how it begins.  Default: of each cell that nearest its median.",
+            show_default=False,
+            autocompletion=completion.runs,
+        ),
+    ] = None,
+    where: analyse.Wheres = None,
+    out: analyse.Out = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Show a run over time: latencies, throughput and client CPU on one axis.
+
+    Example: fsmatrix timeline out --run 0123456789abcdef-r0003 --out run.pdf
+    Example: fsmatrix timeline out --where target=xfs --where pattern=seq-write -o cell.png
+    """
+    from fsmatrix.analysis.questions.timeline.timeline import of_run
+    from fsmatrix.analysis.questions.timeline.timeline import timeline as of_cells
+    from fsmatrix.results.files.store import Store
+
+    analyse.picture(out)
+    if not results.is_dir():
+        message = "must be a results directory: what happened inside a run is in its run files"
+        raise refuse(Origin(str(results)), "", message)
+    if run is not None and where:
+        raise refuse(Origin("fsmatrix timeline"), "", "takes either --run or --where")
+    with analyse.bad_input([str(results)]):
+        if run is not None:
+            store = Store.open(results)
+            result = of_run(store.read(_named(results, run, store.ids())))
+        else:
+            ds = analyse.opened([str(results)])
+            result = of_cells(ds, results, where=analyse.levels(where))
+    if as_json:
+        common.print_json(result.to_dict())
+    else:
+        analyse.print_lines(result.says)
+    if out:
+        analyse.drawn([result], out)
+
+
 def _of_record(record: RunRecord) -> OneRun:
     facts = {name: getattr(record, name) for name in FACTS}
     return OneRun(facts, record.coordinates, record.argv, record.findings, record.texts)

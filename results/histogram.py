@@ -20,6 +20,8 @@ BITS = 6
 PER_GROUP = 1 << BITS
 GROUPS = 29
 BINS = GROUPS * PER_GROUP
+PER_COARSE = 16  # bins in one of a timeline: a quarter of an octave, 19 % wide
+COARSE = BINS // PER_COARSE
 
 Integers = npt.NDArray[np.int64]
 
@@ -48,6 +50,18 @@ def upper_edges() -> Integers:
     """First value beyond every bin, in nanoseconds, shape [BINS]."""
     edges = lower_edges()
     return np.append(edges[1:], 2 * edges[-1] - edges[-2])
+
+
+def coarse(counts: npt.ArrayLike) -> Integers:
+    """Counts [..., BINS] in a timeline's bins, [..., COARSE]: each takes PER_COARSE neighbours."""
+    values = np.asarray(counts, dtype=np.int64)
+    summed: Integers = values.reshape(*values.shape[:-1], COARSE, PER_COARSE).sum(axis=-1)
+    return summed
+
+
+def coarse_edges() -> Integers:
+    """Edges of a timeline's bins in nanoseconds, shape [COARSE + 1]; the first is 0."""
+    return np.append(lower_edges()[::PER_COARSE], upper_edges()[-1])
 
 
 def sparse(counts: npt.ArrayLike) -> dict[str, Json]:

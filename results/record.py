@@ -185,6 +185,9 @@ class Phase:
     interval_latency_max: Floats | None = None  # [interval], seconds; NaN: not told
     iterations: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # iterations.COLUMNS
     summary: Mapping[str, float] = field(default_factory=dict)  # engine's own: iterations.SUMMARY
+    # latencies over time: operations of all workers that completed in an interval, by sort of
+    # operation (read, write, other) -> [interval, histogram.COARSE]
+    timeline: Mapping[str, Integers] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

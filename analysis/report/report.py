@@ -431,7 +431,11 @@ def context(
         "sections": _sections(charts(summary)),
         "first": first_screen(ds, summary, lessons, colours(summary), place),
         "analyses": sections.sections(
-            ds, summary, None if isinstance(lessons, str) else lessons, list(judged.values())
+            ds,
+            summary,
+            None if isinstance(lessons, str) else lessons,
+            list(judged.values()),
+            place,
         ),
         "width": WIDTH,
         "version": fsmatrix.__version__,

@@ -21,11 +21,13 @@ from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.summary import Summary, made_once, summarise
 from fsmatrix.analysis.draw import pictures, tables
 from fsmatrix.analysis.lessons.result import Lessons
+from fsmatrix.analysis.questions.timeline.timeline import MOST_DRAWN, UNEVEN, doubtful
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.analysis.studies.claims.study import StudyFile
 from fsmatrix.analysis.units import METRICS, MISSING, OWN, brief, p_text, text
+from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.units import plural
 
 MOST_PAIRS = 6
@@ -80,10 +82,11 @@ def sections(
     summary: Summary,
     learned: Lessons | None = None,
     studies: Sequence[StudyFile] = (),
+    place: str = "",
 ) -> tuple[Section, ...]:
     """What this campaign's factors allow.
 
-    `learned`: its lessons; `studies`: whose claims are judged.
+    `learned`: its lessons; `studies`: whose claims are judged; `place`: its results directory.
     """
     data, drawn = rows(ds), not summary.many_targets
     all_sections = [Section("lessons", "Lessons", tuple(_lessons(learned)) if learned else ())]
@@ -94,6 +97,7 @@ def sections(
         all_sections += [
             Section("studies", "Studies of factors", tuple(_of(ds, data, factors, drawn))),
             Section("variation", "Variation", tuple(_of(ds, data, catalogue.VARIATION, drawn))),
+            Section("inside", "Inside runs", tuple(_inside(ds, place))),
             Section("claims", "Claims of studies", tuple(_claims(ds, studies))),
         ]
     return tuple(section for section in all_sections if section.blocks)
@@ -119,6 +123,23 @@ def _claims(ds: xr.Dataset, studies: Sequence[StudyFile]) -> Iterator[Block]:
             continue
         images, notes = _pictured(judged)
         yield Block(study.title, (*judged.says, *notes), images)
+
+
+def _inside(ds: xr.Dataset, place: str) -> Iterator[Block]:
+    """Of cells whose runs were not even, the one nearest the median; where the runs still are."""
+    try:
+        shown, more = doubtful(ds, place) if place else ((), 0)
+    except (ValueError, ResultError, OSError):  # no values, or the runs were moved
+        return
+    for one in shown:
+        step(f"report: inside {one.runs[0].run_id}")
+        images, notes = _pictured(one)
+        yield Block(one.runs[0].title, (*one.says, *notes), images)
+    if shown:
+        audits = ", ".join(sorted(UNEVEN))
+        counted = f"{plural(more, 'more cell')} not drawn; " if more else ""
+        text = f"Drawn: the first {MOST_DRAWN} cells with one of the findings {audits}; {counted}"
+        yield Block("Which cells, and all others", (f"{text}`fsmatrix timeline` draws any run.",))
 
 
 def _comparison(ds: xr.Dataset, summary: Summary, own: Sequence[Comparison]) -> Iterator[Block]:

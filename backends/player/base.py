@@ -7,7 +7,7 @@ are nanoseconds of CLOCK_MONOTONIC, 0 where there was none.
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from fsmatrix.results.histogram import BINS
 KINDS = len(Kind)
 INTERVALS = 1024
 FIRST_WIDTH = 10_000_000  # ns
+SORTS = ("read", "write", "other")  # of operations whose latencies are kept over time
 ESHORT = 1000  # a read met the end of the file before its size
 EVERIFY = 1001  # a read gave other bytes than were written
 OWN_ERRORS = {ESHORT: "ESHORT", EVERIFY: "EVERIFY"}
@@ -122,6 +123,7 @@ class PlayerResult:
     interval_ns: int  # width of an interval; the first starts at the player's origin
     interval_bytes: Integers  # [interval], by the end of the operation
     interval_operations: Integers  # [interval]
+    timeline: Integers  # [sort, interval, COARSE]: `counts` over time, by SORTS
     errors_by_errno: Mapping[str, int]
     first_error: FirstError | None
 
@@ -138,17 +140,31 @@ def no_latencies() -> Latencies:
     return Latencies(np.zeros((KINDS, BINS), dtype=np.int64), zeros, least, zeros.copy())
 
 
+def sort_of(kind: npt.ArrayLike) -> Integers:
+    """Which of SORTS each kind of operation is."""
+    sorts = np.full(KINDS, SORTS.index("other"), dtype=np.int64)
+    sorts[[Kind.READ, Kind.WRITE]] = SORTS.index("read"), SORTS.index("write")
+    found: Integers = sorts[np.asarray(kind, dtype=np.int64)]
+    return found
+
+
 def fold(series: Integers, times: int) -> Integers:
-    """Add up groups of 2**times neighbours."""
+    """Add up groups of 2**times neighbours along the first axis."""
     width = 1 << times
-    padded = np.zeros(-(-len(series) // width) * width, dtype=np.int64)
+    padded = np.zeros((-(-len(series) // width) * width, *series.shape[1:]), dtype=np.int64)
     padded[: len(series)] = series
-    summed: Integers = padded.reshape(-1, width).sum(axis=1)
+    summed: Integers = padded.reshape(-1, width, *series.shape[1:]).sum(axis=1)
     return summed
 
 
-def merge_lanes(lanes: Sequence[Lane], engine: str, version: str, clock: str) -> PlayerResult:
-    """One result of all lanes."""
+def merge_lanes(
+    lanes: Sequence[Lane],
+    engine: str,
+    version: str,
+    clock: str,
+    timeline: Callable[[int, int], Integers],
+) -> PlayerResult:
+    """One result of all lanes; `timeline` gives theirs: (ns of an interval, intervals) -> array."""
     width = max(lane.interval_ns for lane in lanes)
     latency = _add([lane.latency for lane in lanes])
     services = [lane.service for lane in lanes if lane.service is not None]
@@ -179,6 +195,7 @@ def merge_lanes(lanes: Sequence[Lane], engine: str, version: str, clock: str) ->
         interval_ns=width,
         interval_bytes=moved,
         interval_operations=counted,
+        timeline=timeline(width, len(moved)),
         errors_by_errno=dict(sorted(errors.items())),
         first_error=_first_error(lanes),
     )
@@ -341,4 +358,4 @@ def checked_ops(chunk: Chunk) -> npt.NDArray[Any]:
     return np.require(ops, requirements=["C", "A"])
 
 
-INTERFACE = 5  # of the extension, as native/module.c has it
+INTERFACE = 6  # of the extension, as native/module.c has it

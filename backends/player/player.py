@@ -23,6 +23,7 @@ from fsmatrix.backends.player.base import (
     INTERFACE,
     KINDS,
     NOTHING,
+    SORTS,
     VERSION,
     Lane,
     LaneError,
@@ -34,7 +35,7 @@ from fsmatrix.backends.player.base import (
     merge_lanes,
 )
 from fsmatrix.backends.player.ops import Chunk
-from fsmatrix.results.histogram import BINS
+from fsmatrix.results.histogram import BINS, COARSE
 
 
 def usable_extension(extension: Any) -> Any:
@@ -222,7 +223,11 @@ class NativePlayer:
     def result(self) -> PlayerResult:
         """See `Player`."""
         lanes = [_lane(facts) for facts in self._player.lanes()]
-        return merge_lanes(lanes, ENGINE_C, VERSION, self._clock)
+        return merge_lanes(lanes, ENGINE_C, VERSION, self._clock, self._timeline)
+
+    def _timeline(self, width_ns: int, intervals: int) -> npt.NDArray[np.int64]:
+        counts = _integers(self._player.timeline(width_ns, intervals))
+        return counts.reshape(len(SORTS), intervals, COARSE)
 
     def close(self) -> None:
         """See `Player`."""

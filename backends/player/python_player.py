@@ -25,6 +25,7 @@ from fsmatrix.backends.player.base import (
     FIRST_WIDTH,
     INTERVALS,
     KINDS,
+    SORTS,
     VERSION,
     Integers,
     Lane,
@@ -36,10 +37,11 @@ from fsmatrix.backends.player.base import (
     fold,
     merge_lanes,
     no_latencies,
+    sort_of,
 )
 from fsmatrix.backends.player.ops import DATA_KINDS, UNKNOWN, Chunk, Flag, Kind
 from fsmatrix.backends.player.python_posix import Calls, File, NullCalls, PosixCalls
-from fsmatrix.results.histogram import BINS, bin_of
+from fsmatrix.results.histogram import BINS, COARSE, PER_COARSE, bin_of
 
 # One lane of the pure-Python player: plays operations, then counts them in numpy.
 
@@ -84,7 +86,8 @@ class PythonLane:
         self._latency = no_latencies()
         self._service: Latencies | None = None
         self._width = FIRST_WIDTH
-        self._series = np.zeros((2, INTERVALS), dtype=np.int64)
+        self._series = np.zeros((INTERVALS, 2), dtype=np.int64)
+        self._timeline = np.zeros((INTERVALS, len(SORTS), COARSE), dtype=np.int64)
         self._used = 0
         self._moments = {"first_ns": 0, "last_ns": 0, "io_first_ns": 0, "io_last_ns": 0}
         self._overhead = 0
@@ -233,7 +236,11 @@ class PythonLane:
         if paced.any():
             self._service = self._service or no_latencies()
             _add(self._service, kind[paced], (end - start)[paced])
-        self._add_series(end, done, ok & self._counted[kind])
+        interval = self._intervals(end)
+        np.add.at(self._series[:, 0], interval, done)
+        np.add.at(self._series[:, 1], interval, (ok & self._counted[kind]).astype(np.int64))
+        coarse = bin_of((end - since)[ok]) // PER_COARSE
+        np.add.at(self._timeline, (interval[ok], sort_of(kind[ok]), coarse), 1)
         moments = self._moments
         moments["first_ns"] = moments["first_ns"] or int(start[0])
         moments["last_ns"] = int(end[-1])
@@ -242,17 +249,25 @@ class PythonLane:
             moments["io_first_ns"] = moments["io_first_ns"] or int(start[data][0])
             moments["io_last_ns"] = int(end[data][-1])
 
-    def _add_series(self, end: Integers, done: Integers, counted: npt.NDArray[np.bool_]) -> None:
+    def _intervals(self, end: Integers) -> Integers:
+        """In which interval each operation ended; as wide as it takes to have them all."""
         elapsed = np.maximum(end - self._origin, 0)
         while int(elapsed.max()) // self._width >= INTERVALS:
-            for row in self._series:
-                row[:] = np.append(fold(row, 1), np.zeros(INTERVALS // 2, dtype=np.int64))
+            for series in (self._series, self._timeline):
+                series[: INTERVALS // 2] = fold(series, 1)
+                series[INTERVALS // 2 :] = 0
             self._used = (self._used + 1) // 2
             self._width *= 2
         index = elapsed // self._width
-        np.add.at(self._series[0], index, done)
-        np.add.at(self._series[1], index, counted.astype(np.int64))
         self._used = max(self._used, int(index.max()) + 1)
+        return index
+
+    def timeline(self, width: int, intervals: int) -> Integers:
+        """Latencies over time, [sort, interval, COARSE], on intervals of `width` ns."""
+        folded = fold(self._timeline[: self._used], (width // self._width).bit_length() - 1)
+        padded = np.zeros((intervals, *folded.shape[1:]), dtype=np.int64)
+        padded[: len(folded)] = folded
+        return padded.transpose(1, 0, 2)
 
     def facts(self) -> Lane:
         """What was counted up to now."""
@@ -261,8 +276,8 @@ class PythonLane:
             **self._moments,
             overhead_ns=self._overhead,
             interval_ns=self._width,
-            interval_bytes=self._series[0, : self._used].copy(),
-            interval_operations=self._series[1, : self._used].copy(),
+            interval_bytes=self._series[: self._used, 0].copy(),
+            interval_operations=self._series[: self._used, 1].copy(),
             latency=_copy(self._latency),
             service=None if self._service is None else _copy(self._service),
             errors=dict(self.errors),
@@ -421,7 +436,11 @@ class PythonPlayer:
         """See `Player`."""
         self._usable()
         return merge_lanes(
-            [lane.facts() for lane in self._lanes], ENGINE_PYTHON, VERSION, "monotonic"
+            [lane.facts() for lane in self._lanes],
+            ENGINE_PYTHON,
+            VERSION,
+            "monotonic",
+            lambda *on: np.sum([lane.timeline(*on) for lane in self._lanes], axis=0),
         )
 
     def close(self) -> None:

@@ -100,11 +100,20 @@ class Settling(Stored):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HealthEvent(Stored):
+    """What the storage said at a look, and had not said before."""
+
+    time: float  # Unix time, after the look
+    says: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class HealthLooks(Stored):
     """How well the storage's health was watched during a phase."""
 
     looks: int  # how often it was asked for
     interval: float  # seconds between two
+    events: tuple[HealthEvent, ...] = ()  # in order of time; files of before have none
 
 
 @dataclass(frozen=True, kw_only=True)

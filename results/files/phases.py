@@ -1,4 +1,4 @@
-"""The phases of a run file: arrays [phase, rank], latencies [phase, kind, bin], series, iterations.
+"""The phases of a run file: arrays [phase, rank], latencies [phase, kind, bin], series, ...
 
 Phases may have different numbers of workers and intervals; shorter ones are padded with
 NaN or -1 and `workers` and `intervals` say the true number.  A dimension is at least one
@@ -6,7 +6,7 @@ long (netCDF knows no empty dimension of a fixed size); without phases nothing i
 
 Iterations, and what engines say of them in sum, are contiguous ragged arrays as in a campaign file:
 those of a phase lie together, `iterations` [phase] says how many.  What a phase does not tell is
-NaN.
+NaN.  Latencies over time are ragged too: a row for each interval of a phase and sort of operations.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ LATENCY = {
 PHASE_JSON = ("errors_by_errno", "facts")
 FILL = -1
 MOST_LATENCIES = 1 << 15  # phases x kinds; each becomes 15 kB
+MOST_INTERVALS = 1 << 19  # of all timelines, 1 kB each; a day in seconds has 86400
 
 
 def write_iterations(root: Group, phases: Sequence[Phase]) -> None:
@@ -144,6 +145,18 @@ def check(path: Path, phases: Sequence[Phase]) -> None:
             raise InvalidRecordError(
                 path, f"phase {phase.name!r}: interval series of shapes {sorted(lengths)}"
             )
+        for sort, table in phase.timeline.items():
+            lengths = lengths or {(len(table),)}
+            if {np.shape(table)} != {(*shape, histogram.COARSE) for shape in lengths}:
+                raise InvalidRecordError(
+                    path,
+                    f"phase {phase.name!r}: latencies of {sort!r} over time of shape "
+                    f"{np.shape(table)} beside series of {sorted(lengths)}, not [interval, "
+                    f"{histogram.COARSE}]",
+                )
+            if table.dtype.kind != "i" or (table < 0).any():
+                reason = f"latencies of {sort!r} over time are no counts"
+                raise InvalidRecordError(path, f"phase {phase.name!r}: {reason}")
         if reason := iterations.misfit(phase.iterations, phase.summary):
             raise InvalidRecordError(path, f"phase {phase.name!r}: {reason}")
         for kind, latency in phase.latency.items():
@@ -180,6 +193,7 @@ def write(root: Group, phases: Sequence[Phase]) -> None:
     _write_series(root, phases)
     write_iterations(root, phases)
     _write_latency(root, phases)
+    _write_timelines(root, phases)
 
 
 def _write_series(root: Group, phases: Sequence[Phase]) -> None:
@@ -250,6 +264,42 @@ def _write_latency(root: Group, phases: Sequence[Phase]) -> None:
         root.variable(name, sums[field], dims, {"units": "s", "long_name": meaning})
 
 
+def _write_timelines(root: Group, phases: Sequence[Phase]) -> None:
+    own = [(i, sort, t) for i, phase in enumerate(phases) for sort, t in phase.timeline.items()]
+    if not own:
+        return
+    counts = np.concatenate([table for _, _, table in own])
+    bins = np.flatnonzero(counts.any(axis=0))
+    bins = bins if bins.size else np.zeros(1, dtype=np.int64)
+    small = not counts.size or counts.max() < 1 << 32
+    root.coordinate(
+        "timeline", texts([sort for _, sort, _ in own]), {"long_name": "sort of operations"}
+    )
+    for name, values, meaning in (
+        ("timeline_phase", [i for i, _, _ in own], "index of the phase that it is of"),
+        ("timeline_size", [len(table) for _, _, table in own], "its number of intervals"),
+    ):
+        root.variable(name, integers(values), ["timeline"], {"units": "1", "long_name": meaning})
+    root.coordinate(
+        "timeline_bin",
+        bins.astype(np.int64),
+        {"long_name": "index of a timeline's bin that is not empty somewhere"},
+    )
+    edges = histogram.coarse_edges() / 1e9
+    for name, edge in (("timeline_lower", edges[bins]), ("timeline_upper", edges[bins + 1])):
+        meaning = "bin is [lower, upper)"
+        root.variable(name, edge, ["timeline_bin"], {"units": "s", "long_name": meaning})
+    root.dimension("timeline_interval", max(1, len(counts)))
+    table = np.zeros((max(1, len(counts)), len(bins)), dtype=np.uint32 if small else np.uint64)
+    table[: len(counts)] = counts[:, bins]
+    root.variable(
+        "timeline_count",
+        table,
+        ["timeline_interval", "timeline_bin"],
+        {"units": "1", "long_name": "operations of an interval whose latency fell into the bin"},
+    )
+
+
 def read(root: Source) -> tuple[Phase, ...]:
     """The phases of a run file."""
     if "phase" not in root:
@@ -267,6 +317,7 @@ def read(root: Source) -> tuple[Phase, ...]:
     for name in PHASE_JSON:
         columns[name] = [from_json(text) for text in root.texts(name)]
     columns["latency"] = _read_latency(root, len(names))
+    columns["timeline"] = _read_timelines(root, len(names))
     phases = [
         Phase(**{field: values[row] for field, values in columns.items()})
         for row in range(len(names))
@@ -300,6 +351,30 @@ def _read_latency(root: Source, phases: int) -> list[dict[str, Latency]]:
         whole[bins] = counts[row, column]
         values = {field: float(table[row, column]) for field, table in sums.items()}
         result[row][kinds[column]] = Latency(counts=whole, **values)
+    return result
+
+
+def _read_timelines(root: Source, phases: int) -> list[dict[str, Integers]]:
+    """Of each phase; nothing in run files of before.  ValueError if they do not fit together."""
+    result: list[dict[str, Integers]] = [{} for _ in range(phases)]
+    if "timeline" not in root:
+        return result
+    sizes, owners = root.array("timeline_size"), root.array("timeline_phase")
+    bins, counts = root.array("timeline_bin"), root.array("timeline_count")
+    ends = np.cumsum(sizes)
+    if (sizes < 0).any() or ends[-1] > min(len(counts), MOST_INTERVALS):
+        raise ValueError(f"timelines of {ends[-1]} intervals, {len(counts)} are there")
+    most = np.iinfo(np.int64).max
+    if counts.dtype.kind != "u" or bins.min(initial=0) < 0 or counts.max(initial=0) > most:
+        raise ValueError("timelines whose counts or bins are none")
+    for sort, owner, size, end in zip(
+        strings(root, "timeline"), owners.tolist(), sizes.tolist(), ends.tolist(), strict=True
+    ):
+        if not 0 <= owner < phases:
+            raise ValueError(f"a timeline of phase {owner} of {phases}")
+        whole = np.zeros((size, histogram.COARSE), dtype=np.int64)
+        whole[:, bins] = counts[end - size : end]
+        result[owner][sort] = whole
     return result
 
 

@@ -333,7 +333,7 @@ def _documents(record: RunRecord) -> Iterator[str]:
 
 def _phase(phase: Phase) -> Iterator[str]:
     name = f"phase {phase.name[:80]!r}"
-    if len(phase.name) > NAME or any(len(kind) > NAME for kind in phase.latency):
+    if len(phase.name) > NAME or any(len(k) > NAME for k in (*phase.latency, *phase.timeline)):
         yield f"{name} has a name that is too long"
     for field in ("began", "clock_uncertainty", "interval"):
         value = getattr(phase, field)

@@ -461,6 +461,7 @@ class Anonymiser:
             phase,
             name=self.label(phase.name),
             latency=self._keys(phase.latency, lambda latency: latency),
+            timeline=self._keys(phase.timeline, lambda table: table),
             errors_by_errno=self._keys(phase.errors_by_errno, lambda count: count),
             facts=self.document(phase.facts),
         )

@@ -74,8 +74,8 @@ _FIELD_WORDS = """
     io500 ior iops job jobs kernel kind latency launcher libcephfs limit limits local lock log
     lustre machine master mdtest memory metadata metric mixed mode model mon monitor mount mpi
     mpirun name network nfs nilfs2 node nodes none null ok op open operation operations ops option
-    options order osd out output pattern phase player plot pool private process processes program
-    public python queue rados rand random rank ranks read ready remove replay report result
+    options order osd other out output pattern phase player plot pool private process processes
+    program public python queue rados rand random rank ranks read ready remove replay report result
     results root run runs sample scratch seconds seq series server servers service session set
     settle shared size slurm source ssd start started stat state status step storage store stream
     stdout stderr system target targets temporary test text threads time timeout tmp tmpfs total

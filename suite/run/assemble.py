@@ -38,6 +38,7 @@ from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.launchers.base import LauncherError
 from fsmatrix.suite.session.client import SessionError
 from fsmatrix.suite.session.messages import (
+    TIMELINE,
     KernelUse,
     Merged,
     OperationError,
@@ -435,6 +436,11 @@ def stream_phase(name: str, merged: Merged, arrays: Arrays) -> Phase:
         interval=float(merged.interval),
         interval_bytes=arrays["interval_bytes"],
         interval_operations=arrays["interval_operations"],
+        timeline={
+            name.removeprefix(TIMELINE): table
+            for name, table in arrays.items()
+            if name.startswith(TIMELINE)
+        },
         began=float(merged.began),
         clock_uncertainty=float(merged.clock_uncertainty),
         errors_by_errno=merged.errors_by_errno,

@@ -303,8 +303,12 @@ class RunEnvironment:
             sentences = watch.stop(0.0 if self.session.stop.at_once else LAST_LOOK)
             self._unwell(run, step, sentences)
             watched = run.builder.evidence.health_watch
-            before = watched[step.name].looks if step.name in watched else 0
-            looks = HealthLooks(looks=before + watch.looks, interval=WATCH_SECONDS)
+            before = watched.get(step.name, HealthLooks(looks=0, interval=WATCH_SECONDS))
+            looks = replace(
+                before,
+                looks=before.looks + watch.looks,
+                events=(*before.events, *watch.events),
+            )
             run.builder.evidence = replace(
                 run.builder.evidence, health_watch={**watched, step.name: looks}
             )

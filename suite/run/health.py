@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from fsmatrix.backends.base import Watch
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.results.evidence.evidence import HealthEvent
 from fsmatrix.suite.session.client import StorageStalled
 
 SHOWN = 3  # sentences in a reason
@@ -31,6 +32,7 @@ class HealthWatch:
         self._sentences: list[str] = []
         self._failure: Exception | None = None
         self.looks = 0
+        self.events: list[HealthEvent] = []
         self._thread = threading.Thread(target=self._run, name="health", daemon=True)
         self._thread.start()
         self._begun.wait(FIRST_LOOK)
@@ -49,7 +51,12 @@ class HealthWatch:
             self._asked.close()
 
     def _look(self) -> None:
-        self._sentences = united([*self._sentences, *self._asked.look()])
+        said = self._asked.look()
+        now = time.time()
+        self.events += [
+            HealthEvent(time=now, says=text) for text in new_ones(said, self._sentences)
+        ]
+        self._sentences = united([*self._sentences, *said])
         self.looks += 1
 
     def stop(self, patience: float) -> list[str]:

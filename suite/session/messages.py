@@ -263,6 +263,9 @@ class OperationError(Stored):
     found: int | None = None
 
 
+TIMELINE = "timeline."  # begins the names of a stream's arrays of latencies over time
+
+
 @dataclass(frozen=True, kw_only=True)
 class Merged(Stored):
     """A stream of all ranks together, beside its arrays.  Times are seconds."""

@@ -93,7 +93,7 @@ END_SECONDS = 60.0  # for its last words: a client of a storage system may say g
 WORDS = 1 << 16  # bytes kept of them
 PRELOADABLE = {"posix": "posix-libc"}  # the one whose calls a library can take over
 HISTOGRAMS = tuple(each.name for each in fields(Latencies))
-SERIES = ("interval_bytes", "interval_operations")
+SERIES = ("interval_bytes", "interval_operations", "timeline")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,14 +16,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.backends.player.base import Latencies, Player, PlayerResult, fold, no_latencies
+from fsmatrix.backends.player.base import SORTS, Latencies, Player, PlayerResult, fold, no_latencies
 from fsmatrix.backends.player.ops import Chunk, Chunks, CountingChunks, Place, Tallies
 from fsmatrix.backends.player.player import wait_until
 from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.evidence.workloads import BEGUN, PLAYED
 from fsmatrix.results.histogram import sparse
 from fsmatrix.suite.session.comm import Comm
-from fsmatrix.suite.session.messages import Merged, OperationError, Playing, StepCommand, Stream
+from fsmatrix.suite.session.messages import (
+    TIMELINE,
+    Merged,
+    OperationError,
+    Playing,
+    StepCommand,
+    Stream,
+)
 from fsmatrix.suite.session.players import last_words, leave, open_together, settled, taking_turns
 from fsmatrix.suite.session.wire import Arrays, telling
 
@@ -224,7 +231,27 @@ def _series(comm: Comm, result: PlayerResult) -> tuple[float, Arrays]:
     for row, series in enumerate(folded):
         padded[row, : len(series)] = series
     total = comm.sum(padded)
-    return width / 1e9, {"interval_bytes": total[0], "interval_operations": total[1]}
+    arrays = {"interval_bytes": total[0], "interval_operations": total[1]}
+    return width / 1e9, arrays | _timeline(comm, result, width, longest)
+
+
+def _timeline(comm: Comm, result: PlayerResult, width: int, intervals: int) -> Arrays:
+    """Latencies over time of all ranks, "timeline.read" -> [interval, COARSE]; where there are any.
+
+    Only bins that some rank has are sent: there are 116 for each interval.
+    """
+    used = comm.largest(np.array([table.any(axis=0) for table in result.timeline], dtype=np.int64))
+    merged: Arrays = {}
+    for sort, own, bins in zip(SORTS, result.timeline, map(np.flatnonzero, used), strict=True):
+        if not bins.size:
+            continue
+        folded = fold(own[:, bins], (width // result.interval_ns).bit_length() - 1)
+        padded = np.zeros((intervals, bins.size), dtype=np.int64)
+        padded[: len(folded)] = folded
+        whole = np.zeros((intervals, own.shape[1]), dtype=np.int64)
+        whole[:, bins] = comm.sum(padded)
+        merged[TIMELINE + sort] = whole
+    return merged
 
 
 def put_together(tallies: Tallies | None, comm: Comm) -> JsonObject:

@@ -9,9 +9,10 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fsmatrix.backends.player.base import Player, PlayerOptions, PlayerResult
+from fsmatrix.backends.player.base import KINDS, SORTS, Player, PlayerOptions, PlayerResult, sort_of
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import Implementation, open_player
+from fsmatrix.results.histogram import coarse
 
 IMPLEMENTATIONS = [name for name in get_args(Implementation) if name != "auto"]
 Open = Callable[..., Player]
@@ -36,6 +37,13 @@ def op(kind: Kind, file: int = 0, offset: int = 0, size: int = 0, **more: int) -
 def chunk(*ops: tuple[Any, ...], names: tuple[bytes, ...] = (), first: int = 0) -> Chunk:
     """A chunk of such tuples."""
     return Chunk(np.array(list(ops), dtype=OP), names, first)
+
+
+def adds_up(result: PlayerResult) -> bool:
+    """Whether latencies over time are those of the histogram, each sort's own."""
+    whole = coarse(result.counts)
+    own = [whole[sort_of(range(KINDS)) == sort].sum(axis=0) for sort in range(len(SORTS))]
+    return result.timeline.sum(axis=1).tolist() == np.array(own).tolist()
 
 
 class PlayerPlace(ABC):

@@ -53,3 +53,14 @@ def test_percentile_needs_enough_operations() -> None:
     assert histogram.percentile(counts, 0.99) == pytest.approx(100e-9)
     with pytest.raises(ValueError, match="between 0 and 1"):
         histogram.percentile(counts, 1.0)
+
+
+@given(st.integers(0, 2**34 - 1))
+def test_a_coarse_bin_takes_whole_bins(value: int) -> None:
+    counts = np.zeros((2, histogram.BINS), dtype=np.int64)
+    counts[1, histogram.bin_of(value)] = 3
+    coarse, edges = histogram.coarse(counts), histogram.coarse_edges()
+    assert coarse.shape == (2, histogram.COARSE)
+    index = int(np.flatnonzero(coarse[1])[0])
+    assert (int(coarse[0].sum()), int(coarse[1, index])) == (0, 3)
+    assert edges[index] <= value < edges[index + 1]

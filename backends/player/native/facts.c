@@ -1,9 +1,10 @@
 /* What a lane did, as Python objects. */
 #include "fsm_python.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-#include "fsm_player.h"
+#include "fsm_lane.h"
 
 /* (counts [kind, bin], totals, least, most) as bytes of unsigned 64-bit numbers */
 static PyObject *latencies(const struct fsm_latency *latency)
@@ -62,4 +63,28 @@ PyObject *fsm_lane_facts(const struct fsm_lane *lane)
                          "latency", latencies(lane->latency), "service",
                          latencies(lane->service), "errors", lane_errors(lane), "first_error",
                          lane_first_error(lane));
+}
+
+/* Latencies of all lanes over time, [sort, interval, coarse bin], as bytes of unsigned 64-bit
+ * numbers; `width` in ns: that of a lane or of whole ones of its intervals. */
+PyObject *fsm_timeline(const struct fsm_player *player, uint64_t width, uint64_t intervals)
+{
+    const size_t size = FSM_SORTS * intervals * FSM_COARSE;
+    uint64_t *sum = calloc(size ? size : 1, sizeof *sum);
+    if (!sum)
+        return PyErr_NoMemory();
+    for (uint32_t i = 0; i < player->threads; i++) {
+        const struct fsm_lane *lane = &player->lanes[i];
+        for (unsigned sort = 0; sort < FSM_SORTS; sort++) {
+            for (size_t at = 0; fsm_has(lane, sort) && at < lane->intervals_used; at++) {
+                const uint64_t to = at * lane->width / width;
+                for (size_t bin = 0; to < intervals && bin < FSM_COARSE; bin++)
+                    sum[(sort * intervals + to) * FSM_COARSE + bin] +=
+                        lane->timeline[sort][at * FSM_COARSE + bin];
+            }
+        }
+    }
+    PyObject *bytes = PyBytes_FromStringAndSize((char *)sum, (Py_ssize_t)(size * sizeof *sum));
+    free(sum);
+    return bytes;
 }

@@ -123,7 +123,7 @@ static void count(struct fsm_lane *lane, struct ended *ended)
     lane->operations[interval] += player->count_metadata || data;
     const uint64_t from = ended->intended && ended->intended < ended->start ? ended->intended
                                                                            : ended->start;
-    fsm_record(&lane->latency[op->kind], fsm_duration(&lane->clock, ended->end - from));
+    fsm_record_at(lane, op->kind, interval, fsm_duration(&lane->clock, ended->end - from));
     if (ended->intended)
         fsm_record(&lane->service[op->kind],
                    fsm_duration(&lane->clock, ended->end - ended->start));

@@ -31,6 +31,8 @@ void fsm_flights_close(struct fsm_lane *lane);
 
 /* Ticks of the interval's end are set for the moment `now`. */
 void fsm_lane_interval(struct fsm_lane *lane, uint64_t now);
+/* Whether an operation of that sort has completed. */
+bool fsm_has(const struct fsm_lane *lane, enum fsm_sort sort);
 void fsm_note_error(struct fsm_lane *lane, const struct fsm_failure *failure);
 /* Offset of the first byte of `found` that is not what was written, below 0 if all are right. */
 int64_t fsm_verify(struct fsm_lane *lane, const struct fsm_op *op, const unsigned char *found,
@@ -60,6 +62,11 @@ INLINE bool fsm_take(struct fsm_player *player, const struct fsm_op **op,
     return true;
 }
 
+INLINE enum fsm_sort fsm_sort_of(uint8_t kind)
+{
+    return kind == FSM_READ ? FSM_READS : kind == FSM_WRITE ? FSM_WRITES : FSM_OTHERS;
+}
+
 INLINE void fsm_note_outcome(const struct fsm_player *player, struct fsm_outcome *outcome,
                              uint64_t start_ns, uint64_t duration, struct fsm_status status)
 {
@@ -69,16 +76,26 @@ INLINE void fsm_note_outcome(const struct fsm_player *player, struct fsm_outcome
     outcome->result = counts ? status.bytes : -status.error;
 }
 
-INLINE void fsm_record(struct fsm_latency *latency, uint64_t ns)
+/* The bin that it fell into. */
+INLINE uint64_t fsm_record(struct fsm_latency *latency, uint64_t ns)
 {
     unsigned shift = 57u - (unsigned)__builtin_clzll(ns | 64);
     uint64_t bin = ((uint64_t)shift << 6) + (ns >> shift);
-    latency->counts[bin < FSM_BINS ? bin : FSM_BINS - 1]++;
+    bin = bin < FSM_BINS ? bin : FSM_BINS - 1;
+    latency->counts[bin]++;
     latency->total += ns;
     if (ns < latency->least)
         latency->least = ns;
     if (ns > latency->most)
         latency->most = ns;
+    return bin;
+}
+
+/* Count a completed operation's latency, over all and in its interval. */
+INLINE void fsm_record_at(struct fsm_lane *lane, uint8_t kind, uint64_t interval, uint64_t ns)
+{
+    const uint64_t bin = fsm_record(&lane->latency[kind], ns);
+    lane->timeline[fsm_sort_of(kind)][interval * FSM_COARSE + (bin >> FSM_COARSE_SHIFT)]++;
 }
 
 /* What the player itself refuses, whatever the driver. */

@@ -12,10 +12,14 @@
 #include "fsm_driver.h"
 
 #define FSM_BINS 1856 /* results/histogram.py */
+#define FSM_COARSE_SHIFT 4u /* 16 bins make a coarse one: a quarter of an octave */
+#define FSM_COARSE (FSM_BINS >> FSM_COARSE_SHIFT)
 #define FSM_INTERVALS 1024u
 #define FSM_FIRST_WIDTH 10000000ull /* ns */
 #define FSM_ERRORS 1002             /* errno values and the player's own */
 #define FSM_TEXT 4096
+
+enum fsm_sort { FSM_READS, FSM_WRITES, FSM_OTHERS, FSM_SORTS }; /* base.py: SORTS */
 
 struct fsm_latency { /* of one kind */
     uint64_t counts[FSM_BINS];
@@ -68,6 +72,7 @@ struct fsm_lane {
     unsigned char *pool, *buffer;
     struct fsm_latency *latency, *service; /* [FSM_KINDS]; service NULL: no open loop */
     uint64_t *bytes, *operations;          /* [FSM_INTERVALS] */
+    uint64_t *timeline[FSM_SORTS];         /* [FSM_INTERVALS][FSM_COARSE] */
     uint64_t interval, intervals_used, interval_end, width; /* index, count, ticks, ns */
     uint64_t interval_begin; /* ticks */
     uint64_t first_ns, last_ns, io_first_ns, io_last_ns;    /* 0: none yet */

@@ -11,6 +11,7 @@ struct fsm_lane;
 struct fsm_player;
 
 PyObject *fsm_lane_facts(const struct fsm_lane *lane);         /* facts.c: a dict */
+PyObject *fsm_timeline(const struct fsm_player *player, uint64_t width, uint64_t intervals);
 PyObject *fsm_bare_loop(PyObject *module, PyObject *arguments); /* bare.c */
 
 /* chunk.c: false with an exception set where something is wrong */

@@ -23,18 +23,32 @@ static void set_deadline(struct fsm_lane *lane)
     lane->deadline = ns ? fsm_ticks_at(&lane->clock, ns) : FSM_NEVER;
 }
 
+COLD bool fsm_has(const struct fsm_lane *lane, enum fsm_sort sort)
+{
+    for (uint8_t kind = 0; kind < FSM_KINDS; kind++)
+        if (fsm_sort_of(kind) == sort && lane->latency[kind].least != UINT64_MAX)
+            return true;
+    return false;
+}
+
+/* Pairs of the FSM_INTERVALS rows become one; what comes after them is zero. */
+static void halve(uint64_t *rows, size_t columns)
+{
+    const size_t half = FSM_INTERVALS / 2;
+    for (size_t i = 0; i < half; i++)
+        for (size_t j = 0; j < columns; j++)
+            rows[i * columns + j] = rows[2 * i * columns + j] + rows[(2 * i + 1) * columns + j];
+    memset(rows + half * columns, 0, half * columns * sizeof *rows);
+}
+
 /* Halve the series: pairs of intervals become one of twice the width. */
 static void fold(struct fsm_lane *lane)
 {
-    for (unsigned i = 0; i < FSM_INTERVALS; i++) {
-        uint64_t bytes = 0, operations = 0;
-        if (i < FSM_INTERVALS / 2) {
-            bytes = lane->bytes[2 * i] + lane->bytes[2 * i + 1];
-            operations = lane->operations[2 * i] + lane->operations[2 * i + 1];
-        }
-        lane->bytes[i] = bytes;
-        lane->operations[i] = operations;
-    }
+    halve(lane->bytes, 1);
+    halve(lane->operations, 1);
+    for (unsigned sort = 0; sort < FSM_SORTS; sort++)
+        if (fsm_has(lane, sort)) /* else it takes no memory yet */
+            halve(lane->timeline[sort], FSM_COARSE);
     lane->intervals_used = (lane->intervals_used + 1) / 2;
     lane->width *= 2;
 }
@@ -217,7 +231,7 @@ INLINE void run(struct fsm_lane *lane, const bool tsc, const bool extras,
         }
         lane->operations[lane->interval] += (bit & counted) != 0;
         const uint64_t from = extras && intended && intended < start ? intended : start;
-        fsm_record(&lane->latency[op->kind], fsm_duration(&lane->clock, end - from));
+        fsm_record_at(lane, op->kind, lane->interval, fsm_duration(&lane->clock, end - from));
         if (extras && intended)
             fsm_record(&lane->service[op->kind], fsm_duration(&lane->clock, end - start));
     }

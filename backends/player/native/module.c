@@ -7,7 +7,7 @@
 #include "fsm_player.h"
 
 /* player.py takes no other: raised whenever what _player.pyi says changes. */
-#define FSM_INTERFACE 5
+#define FSM_INTERFACE 6
 
 struct fsm_clock fsm_base_clock;
 
@@ -273,6 +273,16 @@ static PyObject *player_lanes(Player *self, PyObject *unused)
     return lanes;
 }
 
+static PyObject *player_timeline(Player *self, PyObject *args)
+{
+    unsigned long long width, intervals;
+    if (!PyArg_ParseTuple(args, "KK", &width, &intervals) || !usable(self))
+        return NULL;
+    if (!width || intervals > FSM_INTERVALS)
+        return PyErr_Format(PyExc_ValueError, "%llu intervals of %llu ns", intervals, width);
+    return fsm_timeline(&self->player, width, intervals);
+}
+
 /* Changes with each operation that completes.  The lanes may be playing: it reads what they count
  * anyway.  They are freed only after `open`, which the GIL protects, is false. */
 static PyObject *player_completed(Player *self, PyObject *unused)
@@ -310,6 +320,8 @@ static PyMethodDef player_methods[] = {
     {"completed", (PyCFunction)player_completed, METH_NOARGS,
      "a number that changes with each operation that completes, also while it plays"},
     {"lanes", (PyCFunction)player_lanes, METH_NOARGS, "facts of each lane, as dicts"},
+    {"timeline", (PyCFunction)player_timeline, METH_VARARGS,
+     "timeline(width_ns, intervals) -> counts [sort, interval, coarse bin] of all lanes"},
     {"close", (PyCFunction)player_close, METH_NOARGS, "close all handles, end all threads"},
     {NULL, NULL, 0, NULL},
 };

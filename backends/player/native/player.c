@@ -80,9 +80,15 @@ static int open_lane(struct fsm_player *player, uint32_t index, const unsigned c
     lane->latency = new_latencies();
     lane->bytes = calloc(FSM_INTERVALS, sizeof *lane->bytes);
     lane->operations = calloc(FSM_INTERVALS, sizeof *lane->operations);
+    bool whole = true;
+    for (unsigned sort = 0; sort < FSM_SORTS; sort++) { /* of the kernel until it is written to */
+        lane->timeline[sort] = calloc(FSM_INTERVALS * FSM_COARSE, sizeof **lane->timeline);
+        whole = whole && lane->timeline[sort];
+    }
     lane->pool = get(player->pool_bytes);
     lane->buffer = get(player->buffer_bytes);
-    if (!lane->latency || !lane->bytes || !lane->operations || !lane->pool || !lane->buffer)
+    if (!whole || !lane->latency || !lane->bytes || !lane->operations || !lane->pool ||
+        !lane->buffer)
         return ENOMEM;
     for (size_t at = 0; at < player->pool_bytes; at += player->period) {
         size_t left = player->pool_bytes - at;
@@ -141,6 +147,8 @@ static void free_lane(struct fsm_player *player, struct fsm_lane *lane)
     free(lane->buffer);
     free(lane->latency);
     free(lane->service);
+    for (unsigned sort = 0; sort < FSM_SORTS; sort++)
+        free(lane->timeline[sort]);
     free(lane->bytes);
     free(lane->operations);
 }

@@ -23,7 +23,7 @@ from fsmatrix.backends.player.base import Player, PlayerOptions, PlayerResult
 from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.results.histogram import upper_edges
-from tests.backends.playing import chunk, op
+from tests.backends.playing import adds_up, chunk, op
 
 pytestmark = pytest.mark.needs("c player")
 
@@ -78,6 +78,7 @@ def facts(result: PlayerResult) -> dict[str, Any]:
         "numbers": (result.ops, result.bytes, result.operations, result.errors),
         "errors": result.errors_by_errno,
         "counts": result.counts.sum(axis=1).tolist(),
+        "timeline": (adds_up(result), result.timeline.sum(axis=(1, 2)).tolist()),
         "series": (int(result.interval_bytes.sum()), int(result.interval_operations.sum())),
     }
 

@@ -17,7 +17,7 @@ from fsmatrix.backends.player.base import PlayerOptions, PlayerResult
 from fsmatrix.backends.player.ops import DRIVERS, OP, OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import NativePlayer, open_player
 from fsmatrix.backends.player.python_player import PythonPlayer
-from tests.backends.playing import op
+from tests.backends.playing import adds_up, op
 
 pytestmark = pytest.mark.needs("c player")
 
@@ -72,6 +72,7 @@ def facts(result: PlayerResult) -> dict[str, Any]:
         "errors": result.errors_by_errno,
         "first": result.first_error,
         "counts": result.counts.sum(axis=1).tolist(),
+        "timeline": (adds_up(result), result.timeline.sum(axis=(1, 2)).tolist()),
         "series": (int(result.interval_bytes.sum()), int(result.interval_operations.sum())),
         "min": (result.min_ns == np.iinfo(np.int64).max).tolist(),
         "service": None if result.service is None else result.service.counts.sum(axis=1).tolist(),

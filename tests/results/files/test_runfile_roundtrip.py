@@ -23,6 +23,7 @@ from fsmatrix.results.evidence.evidence import (
 from fsmatrix.results.files.runfile import read_run, read_status, write_run
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.schema import InvalidRecordError
+from fsmatrix.results.histogram import COARSE
 from fsmatrix.results.record import Finding, Latency, Monitor, Phase, RunRecord
 from tests.ranks import rank
 
@@ -103,7 +104,13 @@ def phases(draw):
         interval_latency_max=draw(st.none() | float_array(steps)),
         iterations=draw(repeated()),
         summary=draw(summaries),
+        timeline=draw(st.dictionaries(text, timelines(steps), max_size=2)),
     )
+
+
+def timelines(steps):
+    counts = st.integers(0, 2**40)
+    return hnp.arrays(np.int64, (steps, COARSE), elements=counts, fill=st.just(0))
 
 
 @st.composite
@@ -285,6 +292,36 @@ def test_sixteen_ranks_and_three_phases_stay_small(tmp_path):
     assert path.stat().st_size < 100_000
 
 
+def test_a_day_in_seconds_stays_small(tmp_path):
+    path = tmp_path / "run.h5"
+    random = np.random.default_rng(0)
+    seconds, bins = 86_400, np.arange(COARSE)
+    drift = 2 * np.sin(np.arange(seconds) / 9_000)[:, np.newaxis]
+    expected = sum(  # operations a second in two modes that drift, and stalls
+        rate * np.exp(-(((bins - middle - drift) / width) ** 2))
+        for rate, middle, width in ((400, 44, 3), (40, 60, 6), (0.2, 95, 5))
+    )
+    counts = random.poisson(expected)
+    assert np.count_nonzero(counts) > 20 * seconds
+    long = replace(phase(), interval=1.0, interval_bytes=counts.sum(axis=1) << 12)
+    long = replace(long, interval_operations=counts.sum(axis=1), timeline={"write": counts})
+    write_run(path, record(phases=(long,)))
+    assert path.stat().st_size < 10_000_000
+    assert (read_run(path).phases[0].timeline["write"] == counts).all()
+
+
+def test_a_file_of_before_has_no_latencies_over_time(tmp_path):
+    path = tmp_path / "run.h5"
+    table = np.ones((20, COARSE), dtype=np.int64)
+    write_run(path, record(phases=(replace(phase(), timeline={"read": table}), phase("read"))))
+    with h5py.File(path, "a") as file:
+        for name in [name for name in file if name.startswith("timeline")]:
+            del file[name]
+    old = read_run(path)
+    assert [one.timeline for one in old.phases] == [{}, {}]
+    assert old.phases[0].interval_bytes is not None
+
+
 FINDING = Finding("too-short", 2, "warning", "window of 0.1 s", "more work", "write", {"s": 0.1})
 
 
@@ -325,6 +362,9 @@ def test_numeric_variables_have_units(tmp_path):
         ({"interval_bytes": np.zeros(3, dtype=np.int64)}, "interval series"),
         ({"latency": {"read": Latency(np.zeros(7, np.int64), 0.0, 0.0, 0.0)}}, "counts of 'read'"),
         ({"facts": {"x": object()}}, "object is not JSON-able"),
+        ({"timeline": {"read": np.zeros((19, COARSE), np.int64)}}, "latencies of 'read' over time"),
+        ({"timeline": {"read": np.zeros((20, 7), np.int64)}}, "latencies of 'read' over time"),
+        ({"timeline": {"read": -np.ones((20, COARSE), np.int64)}}, "time are no counts"),
     ],
 )
 def test_contradicting_records_are_refused(tmp_path, change, words):

@@ -23,6 +23,8 @@ from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.ceph.ceph_state import restarts
 from fsmatrix.backends.testbed.ceph_options import DATA, RADOS
 from fsmatrix.backends.testbed.ceph_testbed import CephTestbed, CephTestbedOptions, down, up
+from fsmatrix.results.record import window
+from fsmatrix.suite.run.health import LAST_LOOK, WATCH_SECONDS
 from tests.suite import ceph_campaigns as cluster
 from tests.suite.running import fsmatrix, ranks_of
 
@@ -114,7 +116,11 @@ def test_an_osd_is_away_between_two_looks_only(place: Any) -> None:
         assert running.end() == 0, running.errors
     (record,) = place.records()
     assert record.status == "ok", record.error
-    assert record.evidence.health_watch["write"].looks >= 2
+    looks = record.evidence.health_watch["write"]
+    assert looks.looks >= 2
+    (event, *_) = (one for one in looks.events if "OSDs went down or came up" in one.says)
+    (phase,) = (phase for phase in record.phases if phase.name == "write")
+    assert 0 < event.time - phase.began < window(phase) + LAST_LOOK + WATCH_SECONDS
     assert any("OSDs went down or came up" in one for one in record.evidence.health["write"])
     assert "storage-unhealthy" in cluster.audits(record)
 

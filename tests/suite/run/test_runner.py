@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.backends.access import Access, PathAccess
+from fsmatrix.results import histogram
 from fsmatrix.results.audits import judged
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.formats.base import Parsed, totals
@@ -312,6 +313,10 @@ def test_pattern_record(runner: Runner, implementation: str) -> None:
     assert phase.start.min() >= 0, "nothing begins before the agreed start"
     assert phase.interval_bytes is not None
     assert int(phase.interval_bytes.sum()) == 2 << 20
+    over_time = phase.timeline["read"]
+    assert (over_time.sum(axis=0) == histogram.coarse(phase.latency["read"].counts)).all()
+    assert (over_time.sum(axis=1) == phase.interval_operations).all()
+    assert phase.timeline.keys() == {"read", "other"}
     assert 0 < window(phase) < 30
     assert record.evidence.cache["read"].state == "cold"
     assert record.evidence.world.got_ranks == 2
