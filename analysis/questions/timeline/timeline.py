@@ -15,7 +15,8 @@ import xarray as xr
 
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.cells import Values, values_of
-from fsmatrix.analysis.data.load import rows
+from fsmatrix.analysis.data.load import open_loops, rows
+from fsmatrix.analysis.data.matrices import metric_in
 from fsmatrix.analysis.data.study import metric_for, study
 from fsmatrix.analysis.questions.timeline import chart
 from fsmatrix.analysis.questions.timeline.result import Event, PhaseTimeline, RunTimeline, Timelines
@@ -29,9 +30,13 @@ from fsmatrix.results.units import plural
 
 CPU = ("cpu_busy", "cpu_idle", "cpu_iowait", "cpu_steal")  # the first of all of them is busy
 AROUND = 3.0  # seconds before and after a phase in which samples are shown
-TITLE = ("target", "workload", "pattern", "chunk", "nodes", "processes_per_node")
+TITLE = (
+    "target", "workload", "pattern", "chunk", "nodes", "processes_per_node", "load", "rate",
+    "capacity",
+)  # fmt: skip
 # findings that say that something happened inside the run: the report draws these cells
 UNEVEN = frozenset({"not-stationary", "io-stalled", "storage-unhealthy", "stragglers", "saturated"})
+REACHED = "achieved_rate"  # of an open loop, whose throughput was given
 MOST_DRAWN = 6
 MOST_CELLS = 6  # that are shown at once
 
@@ -50,16 +55,16 @@ def timeline(
     ResultError if `store` is none.
     """
     files = Store.open(store)
-    of = study(ds, metric_for(ds), where)
-    if len(of.valued) > MOST_CELLS:
+    cells, varying = _cells(ds, where)
+    if len(cells) > MOST_CELLS:
         raise ValueError(
-            f"{len(of.valued)} cells: at most {MOST_CELLS} are shown at once; choose by "
-            f"--where ({', '.join(of.varying)}), or one run by --run"
+            f"{len(cells)} cells: at most {MOST_CELLS} are shown at once; choose by "
+            f"--where ({', '.join(varying)}), or one run by --run"
         )
     found: list[RunTimeline] = []
     left_out: list[str] = []
-    for cell in of.valued:
-        shown = nearest(ds, files, cell, of.metric, left_out)
+    for cell, metric in cells:
+        shown = nearest(ds, files, cell, metric, left_out)
         found += [shown] if shown is not None else []
     if not found:
         raise ValueError(" ".join(left_out) or f"no run file in {store} of a run that counts")
@@ -72,11 +77,29 @@ def doubtful(ds: xr.Dataset, store: Path | str) -> tuple[tuple[Timelines, ...], 
     ValueError and ResultError as `timeline`.
     """
     files = Store.open(store)
-    of = study(ds, metric_for(ds))
-    cells = [cell for cell in of.valued if UNEVEN.intersection(cell.cell.findings)]
-    found = [nearest(ds, files, cell, of.metric, []) for cell in cells[:MOST_DRAWN]]
+    cells = [pair for pair in _cells(ds)[0] if UNEVEN.intersection(pair[0].cell.findings)]
+    found = [nearest(ds, files, *pair, []) for pair in cells[:MOST_DRAWN]]
     shown = tuple(Timelines(chart=chart, runs=(run,)) for run in found if run is not None)
     return shown, max(len(cells) - MOST_DRAWN, 0)
+
+
+def _cells(
+    ds: xr.Dataset, where: Mapping[str, Level] | None = None
+) -> tuple[list[tuple[Values, Metric]], tuple[str, ...]]:
+    """(cells with the metric of their medians, what varies); open loops by what they reached."""
+    opened = bool(open_loops(ds).any())
+    try:
+        of = study(ds, metric_for(ds), where)
+    except ValueError:
+        if not opened:
+            raise
+        of = study(ds, REACHED, where)
+    cells = [(cell, of.metric) for cell in of.valued]
+    if opened and of.metric.name != REACHED:
+        reached = metric_in(ds, REACHED)
+        loops = [cell.cell for cell in of.cells if cell.cell.open_loop]
+        cells += [(cell.values(REACHED), reached) for cell in loops]
+    return cells, of.varying
 
 
 def nearest(
