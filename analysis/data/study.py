@@ -230,6 +230,8 @@ def study(
     chosen = tuple(
         cell for cell in values if all(same(cell.level(n), v) for n, v in (where or {}).items())
     )
+    if not values and summarised.references:
+        raise ValueError(f"only references were run: {', '.join(summarised.references)}")
     if not any(cell.values.size for cell in chosen):
         raise ValueError(_nothing(ds, known, values, chosen, where or {}))
     varying, confounded = _varying(chosen, summarised)

@@ -16,6 +16,7 @@ from fsmatrix.analysis.questions.timeline import timeline as question
 from fsmatrix.analysis.report import sections
 from fsmatrix.results import histogram, iterations
 from fsmatrix.results.evidence.evidence import Evidence, HealthEvent, HealthLooks
+from fsmatrix.results.evidence.workloads import OpenLoop
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import Finding, Monitor, Phase, RunRecord
 from tests.analysis import campaigns
@@ -261,3 +262,12 @@ def test_what_has_no_run_files_or_nothing_over_time(
     assert "(fio) has nothing over time" in " ".join(capsys.readouterr().err.split())
     assert call(monkeypatch, "timeline", folder / "campaign.h5") == 2
     assert "must be a results directory" in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_open_loop_is_shown_by_the_rate_that_it_reached(tmp_path: Path) -> None:
+    """Its throughput was given, so that no median of it stands in any comparison."""
+    loop = OpenLoop(rate=200, arrivals="constant", seconds=3.0, due=600, backlog=0, unplayed=0)
+    played = replace(stalled(), facts={"open_loop": loop.document()})
+    folder = stored(tmp_path / "out", *(run(block, phase=played) for block in range(3)))
+    (shown,) = question.timeline(load.open_campaign(folder), folder).runs
+    assert shown.why == "of 3 runs nearest the median: 200 of 200 IOPS"
