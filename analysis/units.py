@@ -14,6 +14,7 @@ Quantity = Literal["bandwidth", "rate", "transactions", "events", "time", "numbe
 Level = str | int | float
 LEAST_P = 1e-12  # below it a p says nothing more
 MISSING = "–"
+CLOSED_LOOP, LOADS = "closed loop", ("load", "rate", "capacity")
 MARKS = {"range": "*", "one session": "†"}  # by kind of interval (medians.Kind)
 
 
@@ -246,26 +247,32 @@ def factor_title(factor: str) -> str:
 
 
 def level_text(factor: str, level: Level) -> str:
-    """A level for readers: bytes with their unit, whole numbers whole, a dash if missing."""
+    """A level for readers: bytes with their unit, whole numbers whole, a dash if missing.
+
+    Without a load a case is a closed loop.
+    """
+    if level == "" or (not isinstance(level, str) and not math.isfinite(level)):
+        return CLOSED_LOOP if factor in LOADS else MISSING
     if isinstance(level, str):
-        return level or MISSING
-    if not math.isfinite(level):
-        return MISSING
+        return level
     if is_size(factor) and level >= 0:
         return size(level)
-    return str(int(level)) if float(level).is_integer() else f"{level:g}"
+    unit = " %" if factor == "load" else ""
+    return f"{int(level)}{unit}" if float(level).is_integer() else f"{level:g}{unit}"
 
 
 def described(levels: Mapping[str, Level], names: Iterable[str]) -> str:
     """The levels of these factors in words, without those that there are not."""
-    there = [name for name in names if level_text(name, levels.get(name, "")) != MISSING]
-    return ", ".join(labelled(name, levels[name]) for name in there)
+    there = [n for n in names if n in levels and level_text(n, levels[n]) != MISSING]
+    return ", ".join(dict.fromkeys(labelled(name, levels[name]) for name in there))
 
 
 def labelled(factor: str, level: Level) -> str:
     """A level that says what it is, where the level alone would not: "2 processes per node"."""
     shown = level_text(factor, level)
-    if isinstance(level, str) and factor in ("pattern", "phase", "workload", "target"):
+    if shown == CLOSED_LOOP or (
+        isinstance(level, str) and factor in ("pattern", "phase", "workload", "target")
+    ):
         return shown
     if factor == "processes_per_node":
         return f"{shown} process{'' if shown == '1' else 'es'} per node"

@@ -313,12 +313,25 @@ def _first_screen(console: Console, dataset: xr.Dataset, summary: Summary, place
         console.width = max(console.width, WIDTH)  # rich prints no wider than its console
         for part in standing(standings, campaign_json(dataset), place):
             console.print(part, width=None if console.is_terminal else WIDTH, crop=False)
+    if any(cell.open_loop for cell in summary.cells):
+        _loads(dataset)
     if summary.many_targets:
         _rankings(dataset)
         return True
     if standings or summary.cluster.one_machine:
         analyse.print_lines(fairness(dataset, summary=summary).short(place or "FILE"))
     return standings is not None and len(standings.cells) > FEW
+
+
+def _loads(dataset: xr.Dataset) -> None:
+    """How much load each target can take, where runs had a rate and no throughput of their own."""
+    from fsmatrix.analysis.questions.response import response
+
+    try:
+        lines = response(dataset).answers
+    except ValueError:  # one load, say: its latencies are in the tables
+        return
+    analyse.print_lines([*lines, ""])
 
 
 def _rankings(dataset: xr.Dataset) -> None:

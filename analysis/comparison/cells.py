@@ -328,10 +328,12 @@ def pairs_of(
     baseline: str,
     free: Sequence[str],
     options: ComparisonOptions,
+    made: Sequence[Pair] = (),
 ) -> list[Pair]:
     """Every pair of `sides` (all of them if none is named), or every other one with `baseline`.
 
-    `free`: GUARDED names that may differ.  ValueError as `compare.comparisons`.
+    `free`: GUARDED names that may differ.  `made`: pairs of these rows that are there already.
+    ValueError as `compare.comparisons`.
     """
     names = _chosen(of, sides)
     pairs = list(itertools.combinations(names, 2))
@@ -342,10 +344,13 @@ def pairs_of(
             f"{units.factor_title(' and '.join(of.by))} has {len(names)} levels, {len(pairs)} "
             f"pairs: name those to compare (--levels {shlex.quote(','.join(names[:2]))})"
         )
-    matched_cells = [matched(of, a, b, free, options.ignore) for a, b in pairs]
+    known = {pair.sides: pair for pair in made}
+    matched_cells = {
+        (a, b): matched(of, a, b, free, options.ignore) for a, b in pairs if (a, b) not in known
+    }
     return [
-        _with_ratios(of, pair, cells, 1 - options.alpha)
-        for pair, cells in zip(pairs, matched_cells, strict=True)
+        known.get(pair) or _with_ratios(of, pair, matched_cells[pair], 1 - options.alpha)
+        for pair in pairs
     ]
 
 
@@ -445,7 +450,10 @@ def differences_of(of: Table, pairs: Sequence[Sequence[Match]]) -> tuple[Floats,
 
 def units_of(of: Table, matches: Sequence[Match]) -> Codes:
     """For each row of these cells the number of its group of blocks that share attachments."""
-    use = np.unique(np.concatenate([where for m in matches for where in (m.a, m.b)]))
+    used = np.zeros(of.blocks.size, dtype=bool)
+    for match in matches:
+        used[match.a] = used[match.b] = True
+    use = np.flatnonzero(used)
     unit = np.full(of.blocks.size, -1, dtype=np.int64)
     unit[use] = independent(of.blocks[use], of.attachments[use])
     return unit

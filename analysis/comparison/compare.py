@@ -84,8 +84,8 @@ def remarks(
     for name in sides:
         left = {"failed run": of.failed.get(name, 0), "invalid run": of.invalid.get(name, 0)}
         counted = [plural(number, what) for what, number in left.items() if number]
-        if number := of.saturated.get(name, 0):
-            counted.append(f"{plural(number, 'run')} of saturated points")
+        if number := of.open_loops.get(name, 0):
+            counted.append(f"{plural(number, 'run')} {of.why_open}")
         if counted:
             sentences.append(f"Left out of {name}: {' and '.join(counted)}.")
     data = rows(of.ds)
@@ -199,14 +199,15 @@ def _family(asked: _Asked, of: Table, pairs: Sequence[Pair]) -> tuple[Family, st
     if not asked.options.where and set(named) == set(every):
         return asked.judged(of, pairs), ""
     try:
-        whole = table(of.ds, asked.metric, of.by, None, asked.sides)
+        where, made = asked.options.where, () if asked.options.where else pairs
+        whole = table(of.ds, asked.metric, of.by, None, asked.sides) if where else of
         levels = [str(whole.sides.levels[code]) for code in np.unique(whole.sides.codes)]
         order = [*asked.sides, *(name for name in levels if name not in asked.sides)]
         if [name for name in levels if name in asked.sides] == [*asked.sides]:
             order = levels
         if not asked.baseline and math.comb(len(order), 2) > MOST_PAIRS:
             raise ValueError(f"{math.comb(len(order), 2)} pairs would be too many")
-        all_pairs = pairs_of(whole, order, asked.baseline, asked.free, asked.options)
+        all_pairs = pairs_of(whole, order, asked.baseline, asked.free, asked.options, made)
     except ValueError as error:
         alone = f"Corrected over these cells alone; over the whole campaign it cannot be: {error}."
         return asked.judged(of, pairs), alone

@@ -15,7 +15,7 @@ import xarray as xr
 from fsmatrix.analysis.data.cells import values_of
 from fsmatrix.analysis.data.columns import Codes, Mask, coded, combined
 from fsmatrix.analysis.data.doubts import audits_of
-from fsmatrix.analysis.data.load import Rows, join, rows, runs_of, saturated_points
+from fsmatrix.analysis.data.load import Rows, join, open_loops, rows, runs_of, saturated_points
 from fsmatrix.analysis.data.matrices import Axis, factor_columns
 from fsmatrix.analysis.data.study import why_no_value
 from fsmatrix.analysis.stats.testing.tests import ALPHA, Correction
@@ -83,7 +83,8 @@ class Table:
     order: npt.NDArray[np.float64]  # rises with time
     failed: Mapping[str, int]  # side -> runs
     invalid: Mapping[str, int]
-    saturated: Mapping[str, int]  # of these latencies of open loops do not count
+    open_loops: Mapping[str, int]  # side -> runs whose latencies, or whose rates, do not count
+    why_open: str  # why they do not
     valueless: Mapping[str, str]  # side without a row that counts -> why
 
     def metric(self, name: str, places: Sequence[int] | None = None) -> Metric:
@@ -125,10 +126,12 @@ def table(
         values = values_of(data, metric)
     counting = kept & data.counting & ~np.isnan(values)
     if not counting.any():
-        raise ValueError(f"no run gave any {_wanted(metric)}: {why_no_value(ds, kept)}")
+        raise ValueError(f"no run gave any {_wanted(metric)}: {why_no_value(ds, kept, metric)}")
     index = np.flatnonzero(counting)
     campaign = factors[CAMPAIGN].codes if CAMPAIGN in factors else np.zeros(len(data), np.int64)
     first = dict(zip(*np.unique(sides.codes, return_index=True), strict=True))
+    latency = "latency" in metric
+    loops = saturated_points(ds) if latency else open_loops(ds)
     return Table(
         ds=ds,
         current=current,
@@ -155,9 +158,10 @@ def table(
         order=_order(data)[index],
         failed=_counted(data, failed, sides),
         invalid=_counted(data, invalid, sides),
-        saturated=_counted(data, kept & np.isnan(values) & saturated_points(ds), sides),
+        open_loops=_counted(data, kept & data.counting & np.isnan(values) & loops, sides),
+        why_open="of saturated points" if latency else "whose rate was given",
         valueless={
-            str(sides.levels[code]): why_no_value(ds, kept & (sides.codes == code))
+            str(sides.levels[code]): why_no_value(ds, kept & (sides.codes == code), metric)
             for code in np.setdiff1d(sides.codes[kept], sides.codes[index])
         },
     )

@@ -145,6 +145,11 @@ class Cell:
         return str(self.levels.get("target", ""))
 
     @property
+    def open_loop(self) -> bool:
+        """Whether its rate was given, so that it has no throughput that could be compared."""
+        return not self.metrics["iops"].runs and bool(self.metrics["offered_rate"].runs)
+
+    @property
     def notes(self) -> str:
         """What a reader must know: failed and invalid runs, findings."""
         parts = [f"{self.failed} failed"] if self.failed else []

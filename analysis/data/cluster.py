@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import xarray as xr
 
+from fsmatrix.analysis.data.columns import coded
 from fsmatrix.analysis.data.load import Array, Rows, environments
 from fsmatrix.analysis.units import Level, factor_title, labelled, level_text
 from fsmatrix.results.evidence.stored import JsonObject, inside
@@ -94,7 +95,7 @@ def on_one_machine(ds: xr.Dataset, data: Rows, targets: Collection[str] = ()) ->
         return False  # the targets of a million rows are not read
     columns = data.factor("target")
     concerned = np.isin(columns, list(targets)) if targets else np.ones(len(data), dtype=bool)
-    if np.unique(columns[concerned]).size < 2:
+    if len(coded(columns[concerned])[0]) < 2:
         return False
     used = [int(number) for number in np.unique(index[concerned])]
     if not all(0 <= number < len(every) and _is_bed(every[number]) for number in used):
@@ -111,9 +112,8 @@ def _is_bed(environment: JsonObject) -> bool:
 def _followed(column: Array, name: str, owner: Array, owner_name: str) -> str:
     """The level for each level of its owner: "3 (interface PCIe), 6 (interface SATA)"."""
     return ", ".join(
-        f"{level_text(name, column[owner == level][0].item())} "
-        f"({labelled(owner_name, level.item())})"
-        for level in np.unique(owner)
+        f"{level_text(name, column[owner == level].tolist()[0])} ({labelled(owner_name, level)})"
+        for level in coded(owner)[0]
     )
 
 

@@ -102,10 +102,15 @@ def shared_texts(variable: xr.Variable) -> Array:
     for first in range(0, size, SPAN):
         part = variable[first : first + SPAN].values
         starts, lengths = _stretches(part)
-        decoded = _decoded(part[starts])
-        texts = np.empty(starts.size, dtype=object)
-        texts[:] = list(map(shared.setdefault, decoded, decoded))
-        values[first : first + SPAN] = np.repeat(texts, lengths)
+        values[first : first + SPAN] = np.repeat(_objects(_decoded(part[starts]), shared), lengths)
+    return values
+
+
+def _objects(texts: Iterable[str], shared: dict[str, str]) -> Array:
+    """The texts, one object for all that are equal; `shared`: those of before."""
+    made = [shared.setdefault(text, text) for text in texts]
+    values = np.empty(len(made), dtype=object)
+    values[:] = made
     return values
 
 
@@ -123,16 +128,11 @@ def _decoded(part: Array) -> list[str]:
 
 
 def plain(values: Array) -> Array:
-    """Strings as numpy's fixed-length `str`, decoded; other values as they are."""
+    """Strings as str, decoded, objects that equal rows share; other values as they are."""
     if values.dtype.kind not in "OSTU":
         return values
     starts, lengths = _stretches(values)
-    texts = values[starts]
-    texts = np.char.decode(texts, "utf-8", "replace") if texts.dtype.kind == "S" else texts
-    texts = texts.astype(str)
-    if np.char.startswith(texts, schema.ESCAPE).any():
-        texts = np.array([schema.decode_text(text) for text in texts.tolist()], dtype=str)
-    return np.repeat(texts, lengths)
+    return np.repeat(_objects(map(schema.decode_text, _decoded(values[starts])), {}), lengths)
 
 
 def _stretches(*columns: Array) -> tuple[Codes, Codes]:

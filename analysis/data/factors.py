@@ -18,6 +18,7 @@ from fsmatrix.analysis.data.load import Array
 from fsmatrix.analysis.units import Level, Unit
 
 FIRST = ("workload", "pattern", "phase")  # order of columns; the target comes last
+LAST = ("rate_per", "arrivals")  # that only say how a load comes
 OF_PHASES = ("phase", "engine")  # what a run that failed before its first phase does not have
 # what a reader must see in every table and chart even if each target has its own
 KEPT_APART = frozenset({
@@ -71,7 +72,8 @@ def roles(
         for name, (levels, _) in coded.items()
         if len(levels) == 1 and name != "target" and not _missing(levels[0])
     }
-    several = {n: c for n, (levels, c) in coded.items() if len(levels) > 1 and n != "target"}
+    names = sorted(coded, key=LAST.__contains__)
+    several = {n: coded[n][1] for n in names if len(coded[n][0]) > 1 and n != "target"}
     free = [name for name in several if name not in KEPT_APART]
     targets = codes(columns["target"])[1]
     attributes = tuple(name for name in free if _follows(several[name], targets))
@@ -87,8 +89,13 @@ def roles(
         if owner:
             derived[name] = owner
             varying.remove(name)
-    varying.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+    varying.sort(key=_place)
     return (*varying, "target"), constants, attributes, derived
+
+
+def _place(name: str) -> int:
+    """Where a factor's column stands; of two that say the same the first one stays."""
+    return FIRST.index(name) if name in FIRST else len(FIRST) + (name in LAST)
 
 
 def codes(column: Array) -> tuple[list[Level], npt.NDArray[np.int64]]:
@@ -126,7 +133,7 @@ def several(cells: Sequence[Mapping[str, Level]]) -> list[str]:
 def varying_names(cells: Sequence[Mapping[str, Level]]) -> list[str]:
     """Factors that tell cells apart; one that follows an earlier one comes only if it must."""
     names = list(dict.fromkeys(name for levels in cells for name in levels))
-    names.sort(key=lambda n: FIRST.index(n) if n in FIRST else len(FIRST))
+    names.sort(key=_place)
     kept: list[str] = []
     for name in names:
         texts = {levels.get(name, "") for levels in cells}
@@ -188,7 +195,10 @@ def pattern_of(levels: Mapping[str, Level], several: set[str]) -> Key:
     """Workload, engine and pattern where they vary; the phase where that is not the pattern."""
     pattern = next((n for n in ROLES["pattern"] if levels.get(n, "") != ""), "")
     key: list[tuple[str, Level]] = []
-    key += [(name, levels[name]) for name in ("workload", "engine") if name in several]
+    own = [name for name in ("workload", "engine") if name in several]
+    if len({levels[name] for name in own}) == 1:  # a workload that is called as its engine
+        own = own[:1]
+    key += [(name, levels[name]) for name in own]
     if pattern:
         key.append((pattern, levels[pattern]))
     phase = levels.get("phase", "")

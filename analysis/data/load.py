@@ -47,7 +47,7 @@ UPGRADES: dict[int, Upgrade] = {}  # schema version -> brings a Dataset of it to
 
 @dataclass(frozen=True)
 class Rows:
-    """Columns of the rows of a campaign, each of shape [row]; strings are str.
+    """Columns of the rows of a campaign, each of shape [row]; strings are str objects.
 
     Here, and only here, is said which rows count.
     """
@@ -211,7 +211,7 @@ def _opened(given: str | Path, lazy: bool | None) -> xr.Dataset:
     try:
         opened_file = campaignread.opened(file, follow=not folder)
         large = max(opened_file.size, opened_file.unpacked) > LARGE
-        ds = without_saturated(_upgraded(read_variables(opened_file.file)))
+        ds = without_offered(_upgraded(read_variables(opened_file.file)))
         ds = ds if (large if lazy is None else lazy) else loaded(ds)
         ds.encoding["source"] = str(file)
         return ds
@@ -314,11 +314,20 @@ def _json(text: Any, default: Any) -> Any:
         return default
 
 
-# Latencies of open loops that did not follow their rate: none is there to be compared.
+# What of an open loop is no result: its throughput was asked for, not reached; and no latency
+# counts where it did not follow.
 
 
 OPEN_LOOP = ("offered_rate", "achieved_rate", "unplayed", "case_id", "phase", "latency_of")
-LATENCIES = ("mean", "min", "max", "p50", "p95", "p99", "p99_9", "of")  # the histogram stays
+LATENCIES = ("mean", "min", "max", "p50", "p95", "p99", "p99_9")  # the histogram stays
+RATES = ("bandwidth", "iops", "io_bandwidth", "first_finisher_rate")
+
+
+def open_loops(ds: xr.Dataset) -> Mask:
+    """Rows [run] of phases whose operations came at a rate that the campaign gave."""
+    if "offered_rate" not in ds.variables:
+        return np.zeros(ds.sizes.get("run", 0), dtype=bool)
+    return np.asarray(np.isfinite(ds.variables["offered_rate"].values))
 
 
 def saturated_points(ds: xr.Dataset) -> Mask:
@@ -339,19 +348,33 @@ def saturated_points(ds: xr.Dataset) -> Mask:
     return np.isin(point, point[saturated])
 
 
-def without_saturated(ds: xr.Dataset) -> xr.Dataset:
-    """The campaign without latencies of saturated points.
+def without_offered(ds: xr.Dataset) -> xr.Dataset:
+    """The campaign without what its open loops did not measure.
 
-    A saturated run has none in the file.  Those of the others would be of the lucky ones only.
+    They have no throughput: it is what was offered (`achieved_rate` says how much of it was
+    reached).  That of a search for a capacity is the capacity that it found.  Saturated points
+    have no latency: a saturated run has none in the file, and those of the others would be of the
+    lucky ones only.
     """
-    concerned = saturated_points(ds)
-    if not concerned.any():
+    opened = open_loops(ds)
+    if not opened.any():
         return ds
-    emptied = {}
-    for name in (f"latency_{part}" for part in LATENCIES):
-        values = ds.variables[name].values.copy()
-        values[concerned] = "" if name == "latency_of" else np.nan
-        emptied[name] = ("run", values, ds.variables[name].attrs)
-    left = ds.assign(emptied)
+    none: Any = np.nan
+    instead = dict.fromkeys(RATES, (opened, none))
+    if "capacity" in ds.variables:
+        capacity, moved, done = (ds[name].values for name in ("capacity", "bytes", "operations"))
+        instead["iops"] = (opened, capacity)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            instead["bandwidth"] = (opened, capacity * moved / done)
+    if (saturated := saturated_points(ds)).any():
+        instead |= {f"latency_{part}": (saturated, none) for part in LATENCIES}
+        instead["latency_of"] = (saturated, "")
+    left = ds.assign(
+        {
+            name: ("run", np.where(place, value, ds[name].values), ds[name].attrs)
+            for name, (place, value) in instead.items()
+            if name in ds.variables
+        }
+    )
     left.set_close(ds.close)
     return left

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.data.columns import coded, combined
 from fsmatrix.analysis.data.load import Rows, campaign_json, environments
 from fsmatrix.analysis.data.summary import Summary
 from fsmatrix.results.evidence.stored import Json, JsonObject
@@ -100,7 +101,7 @@ def targets(ds: xr.Dataset, data: Rows, summary: Summary) -> list[TargetFacts]:
             (status, str(sum(status == own for _, own in states)))
             for status in ("ok", "failed", "timeout")
         ]
-        counts.append(("attachments", str(np.unique(own_rows["attachment"]).size)))
+        counts.append(("attachments", str(len(coded(own_rows["attachment"])[0]))))
         result.append(
             TargetFacts(name, name in summary.references, counts, attributes + merged(storages))
         )
@@ -162,8 +163,10 @@ def _several(values: Sequence[str]) -> str:
 
 
 def _attachments(data: Rows) -> list[int]:
-    names = data.factor("target")
-    return [np.unique(data["attachment"][names == name]).size for name in np.unique(names)]
+    targets = coded(data.factor("target"))[1]
+    pairs = combined([targets, coded(data["attachment"])[1]], targets.size)[0]
+    counts: list[int] = np.bincount(targets[pairs]).tolist()
+    return counts
 
 
 def _span(counts: Sequence[int]) -> str:
@@ -174,13 +177,13 @@ def _span(counts: Sequence[int]) -> str:
 
 
 def _count(data: Rows, name: str) -> str:
-    return str(np.unique(data[name]).size) if name in data.columns else ""
+    return str(len(coded(data[name])[0])) if name in data.columns else ""
 
 
 def _split(data: Rows, name: str) -> list[str]:
     if name not in data.columns:
         return []
-    return sorted({host for text in np.unique(data[name]) for host in str(text).split()})
+    return sorted({host for text in coded(data[name])[0] for host in str(text).split()})
 
 
 def _engines(data: Rows) -> str:
@@ -193,7 +196,7 @@ def _engines(data: Rows) -> str:
 def _period(data: Rows) -> str:
     if "started" not in data.columns:
         return ""
-    times = sorted(text for text in np.unique(data["started"]).tolist() if text)
+    times = sorted(str(text) for text in coded(data["started"])[0] if text)
     return f"{times[0]} to {times[-1]}" if times else ""
 
 
@@ -201,6 +204,5 @@ def _levels(data: Rows, name: str) -> str:
     column = data.factor(name) if name in data.factors else data.columns.get(name)
     if column is None:
         return ""
-    levels = [level.item() for level in np.unique(column)]
-    present = [level for level in levels if level == level and level != ""]
+    present = [level for level in coded(column)[0] if level == level and level != ""]
     return ", ".join(units.level_text(name, level) for level in present)

@@ -33,7 +33,7 @@ from fsmatrix.analysis.data.factors import (
     level_text,
     same,
 )
-from fsmatrix.analysis.data.load import rows, runs_of
+from fsmatrix.analysis.data.load import open_loops, rows, runs_of, saturated_points
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, ratio
 from fsmatrix.analysis.stats.estimates.medians import LEVEL
 from fsmatrix.analysis.stats.estimates.runs import runs
@@ -45,9 +45,10 @@ from fsmatrix.results.units import plural
 
 
 MOST_CHARACTERS = 160  # of an error's text
+OFFERED = "the rate was given: see `fsmatrix response`, or compare a latency"
 
 
-def why_no_value(ds: xr.Dataset, among: Mask) -> str:
+def why_no_value(ds: xr.Dataset, among: Mask, metric: str = OWN) -> str:
     """Of these rows (shape [row]), none of which gave a value: what became of their runs.
 
     "12 runs failed (9 of them: ENOSPC); 4 runs are invalid (read-served-by-cache)".
@@ -72,9 +73,11 @@ def why_no_value(ds: xr.Dataset, among: Mask) -> str:
         why = f" ({names})" if names else ""
         sentences.append(f"{plural(number(invalid), 'run')} {be} invalid{why}")
     if rest.any():
-        where = np.flatnonzero(rest)
-        audits = audits_of(ds, where, np.zeros(where.size, dtype=np.int64)).get(0, ())
-        why = f" ({SATURATED}: no latency counts)" if SATURATED in audits else ""
+        why = ""
+        if "latency" in metric:
+            why = f" ({SATURATED}: no latency counts)" if saturated_points(ds)[rest].any() else ""
+        elif open_loops(ds)[rest].all():
+            why = f" ({OFFERED})"
         sentences.append(f"{plural(number(rest), 'run')} ended well without it{why}")
     return "; ".join(sentences) or "there is no run of it"
 
@@ -86,7 +89,8 @@ def rows_of(ds: xr.Dataset, cells: Sequence[Cell]) -> Mask:
     columns = [data.factor(name) for name in names]
     first, group = combined([coded(column)[1] for column in columns], len(data))
     wanted = {tuple(repr(cell.levels[name]) for name in names) for cell in cells}
-    wanted_rows = [tuple(repr(column[row].item()) for column in columns) in wanted for row in first]
+    texts = [[repr(level) for level in column[first].tolist()] for column in columns]
+    wanted_rows = [tuple(text[i] for text in texts) in wanted for i in range(first.size)]
     inside: Mask = np.array(wanted_rows, dtype=bool)[group]
     return inside & data.current
 
@@ -265,7 +269,7 @@ def _nothing(
             levels = sorted({cell.level(name) for cell in every} - {""}, key=by_size)
             allowed = ", ".join(level_text(name, other) for other in levels) or "no levels of it"
             return f"no runs with {name} {level_text(name, level)}; there are {allowed}"
-    why = why_no_value(ds, rows_of(ds, [cell.cell for cell in chosen]))
+    why = why_no_value(ds, rows_of(ds, [cell.cell for cell in chosen]), metric.name)
     return f"no run gave any {metric.title.lower()}: {why}"
 
 

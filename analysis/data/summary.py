@@ -174,9 +174,10 @@ def _cells(
         phases.setdefault(number, set()).add(phase)
     counted = Counter(group_of[data.invalid].tolist())
     severities = _worst(data["worst_finding"], group_of, size)
+    every = list(zip(*(column.tolist() for column in few.values()), strict=True))
     cells = []
     for group in range(size):
-        levels = {name: column[group].item() for name, column in few.items()}
+        levels = dict(zip(few, every[group], strict=True))
         if timed[group]:
             names = [str(few["phase"][group])]
         elif int(base[group]) not in phased:

@@ -35,6 +35,7 @@ PALETTE = (
 MOST_COLUMNS = 4
 MOST_ROWS = 3
 NOT_MEASURED = "not measured"
+OPEN_LOOP = "rate given"
 TOO_FEW = "too few operations"
 
 
@@ -225,7 +226,7 @@ def why_absent(cell: Cell, metric: str) -> str:
         return ""
     if cell.runs:
         if "latency" not in metric:
-            return NOT_MEASURED
+            return OPEN_LOOP if cell.open_loop else NOT_MEASURED
         return SATURATED if SATURATED in cell.findings else TOO_FEW
     return "invalid" if cell.invalid else "failed"
 

@@ -67,7 +67,9 @@ def excluded(of: Study, ds: xr.Dataset, lost_targets: Mapping[str, str]) -> list
         sentences.append(f"{plural(lost, 'run')} that failed")
     name = of.metric.name  # cells of another metric are in the answers of that one
     empty = [cell for cell in cells if not cell.values.size and cell_metric(cell) == name]
-    if empty:
+    if given := sum(cell.cell.open_loop for cell in empty):
+        sentences.append(f"{plural(given, 'cell')} whose rate was given (`fsmatrix response`)")
+    if empty := [cell for cell in empty if not cell.cell.open_loop]:
         first = ", ".join(_described(of, cell) for cell in empty[:2])
         sentences.append(
             f"{plural(len(empty), 'cell')} without {of.metric.title.lower()}: {first}"

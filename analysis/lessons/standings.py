@@ -18,6 +18,7 @@ from fsmatrix.analysis.lessons.words import orders, shown
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.certainty import WEAKEST_FIRST, Certainty
 from fsmatrix.analysis.units import (
+    MISSING,
     Level,
     Metric,
     is_size,
@@ -292,7 +293,7 @@ def standings(summary: Summary, compared: Sequence[Comparison]) -> Standings:
     targets = tuple(name for name in summary.targets if name not in summary.references)
     groups: dict[Key, list[Values]] = defaultdict(list)
     for of in summary.cells:
-        if of.target in targets:  # in the metric of its own phase
+        if of.target in targets and not of.open_loop:  # in the metric of its own phase
             groups[_key(of.levels, names)].append(of.values(_metric(of)))
     several = varying_names([dict(zip(names, key, strict=True)) for key in groups])
     cells = tuple(
@@ -338,7 +339,9 @@ def _standing(
     metrics = {_metric(cell.cell) for cell in (values or every)}
     return Standing(
         levels=levels,
-        named=", ".join(level_words(n, levels[n]) for n in several if levels[n] != ""),
+        named=", ".join(
+            level_words(n, levels[n]) for n in several if level_text(n, levels[n]) != MISSING
+        ),
         metric=metric_of(min(metrics), (cell.cell.levels for cell in every)),
         order=proven if proven.state is Certainty.PROVEN else ordered(have, pairs),
         values=tuple(values),

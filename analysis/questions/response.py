@@ -19,6 +19,7 @@ import xarray as xr
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.factors import Key
+from fsmatrix.analysis.data.load import open_loops
 from fsmatrix.analysis.data.study import Study, study
 from fsmatrix.analysis.questions.curves import CurveLine, described, lines, numbers
 from fsmatrix.analysis.result import plain
@@ -94,7 +95,12 @@ class Responses:
     @property
     def says(self) -> list[str]:
         """The knee of each line, and where it is saturated."""
-        return [*(self._sentence(line) for line in self.lines), *self.of.remarks]
+        return [*self.answers, *self.of.remarks]
+
+    @property
+    def answers(self) -> list[str]:
+        """A sentence for each line."""
+        return [self._sentence(line) for line in self.lines]
 
     def _sentence(self, line: Response) -> str:
         where = f"{described(line.key)}: " if line.key else ""
@@ -330,13 +336,22 @@ def response(
     """
     if latency not in LATENCIES:
         raise ValueError(f"no latency {latency!r}: there are {', '.join(LATENCIES)}")
-    of = study(ds, "iops", where)
+    of = study(_reached(ds), "iops", where)
     factor = next((name for name in along if len(set(numbers(of.valued, name))) > 1), "")
     if not factor:
         raise ValueError(f"no load: {' or '.join(along)} must have several levels")
     return Responses(
         factor, latency, of, tuple(_of_line(line, latency) for line in lines(of.valued, factor))
     )
+
+
+def _reached(ds: xr.Dataset) -> xr.Dataset:
+    """With what open loops reached of the rate that they were offered, as operations per second."""
+    opened = open_loops(ds)
+    if not opened.any():
+        return ds
+    reached = np.where(opened, ds["achieved_rate"].values, ds["iops"].values)
+    return ds.assign(iops=("run", reached, ds["iops"].attrs))
 
 
 def _of_line(line: CurveLine, latency: str) -> Response:

@@ -23,7 +23,7 @@ from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.columns import plain as texts
 from fsmatrix.analysis.data.factors import OF_PHASES, by_size, follows_in, rows_by_group, several
 from fsmatrix.analysis.result import plain
-from fsmatrix.analysis.stats.estimates import tails as ranks
+from fsmatrix.analysis.stats.estimates.intervals import quantile_bounds
 from fsmatrix.analysis.stats.estimates.medians import (
     SMALLEST,
     Floats,
@@ -234,7 +234,7 @@ def _cell(
     owners, first = _numbered(of.attachments[group])
     pooled = np.zeros((int(owners.max()) + 1, histogram.BINS), dtype=np.int64)
     np.add.at(pooled, owners, counts)
-    each = [(histogram.percentile(count, q), *ranks.within(count, q)) for count in counts]
+    each = [(histogram.percentile(count, q), *quantile_bounds(count, q)) for count in counts]
     quantiles = np.array([histogram.percentile(counts_of_block, q) for counts_of_block in pooled])
     shares = [(low / middle, high / middle) for middle, low, high in each if middle > 0]
     low, high = np.median(shares, axis=0).tolist() if shares else (math.nan, math.nan)

@@ -269,7 +269,7 @@ def failed_runs(data: Rows, summary: Summary) -> list[FailedRuns]:
     names = [n for n in summary.varying if n not in ("target", "engine", "phase")]
     cases: dict[tuple[str, str, str, str], list[int]] = {}
     for row in rows[first].tolist():
-        what = described({name: data.factor(name)[row].item() for name in names}, names)
+        what = described({name: data.factor(name)[[row]].tolist()[0] for name in names}, names)
         error = str(data["error"][row])
         key = (str(data.factor("target")[row]), what, str(data["status"][row]), error)
         cases.setdefault(key, []).append(row)

@@ -18,7 +18,6 @@ from fsmatrix.results.registry import BrokenEntry, Registry
 
 BUILTIN: dict[str, str] = {
     "storage": "fsmatrix.results.audits.storage:AUDITS",
-    "patterns": "fsmatrix.results.audits.patterns:AUDITS",
     "timing": "fsmatrix.results.audits.timing:AUDITS",
     "machine": "fsmatrix.results.audits.machine:AUDITS",
     "cluster": "fsmatrix.results.audits.cluster:AUDITS",

@@ -26,7 +26,7 @@ from fsmatrix.results.audits.engines import notes
 from fsmatrix.results.evidence.evidence import Limits
 from fsmatrix.results.evidence.stored import JsonObject, inside
 from fsmatrix.results.evidence.target import DURABLE, MEMORY_TYPES
-from fsmatrix.results.record import Phase, RunRecord
+from fsmatrix.results.record import Phase, RunRecord, bandwidth
 
 UNCACHED = frozenset({"cold", "bypass"})
 AGAIN = "give each job more data, or a shorter time, so that it goes over its files once"
@@ -254,6 +254,33 @@ def faster_than_network(record: RunRecord) -> Iterator[Remark]:
     yield from _faster(passing, limit, "network_bytes_per_second", "clients' network", max)
 
 
+# What the same files gave twice in one run.
+
+
+# random reads -> sequential reads of the same files, in the same run
+RANDOM_READS: Mapping[str, str] = {
+    "ior-rnd4K-easy-read": "ior-easy-read",  # IO500's own names, of an import
+    "read-ior-rnd4K-easy": "read-ior-easy",  # of the workload io500
+}
+# A device, a network and a client do no better with small random blocks than with large
+# sequential ones; two measurements of one rate differ, a tenth is the noise of a good system.
+FASTER = 1.1
+
+
+def random_faster_than_sequential(record: RunRecord) -> Iterator[Remark]:
+    """Random reads that beat sequential reads of the same files."""
+    rates = {phase.name: bandwidth(phase) for phase in record.phases}
+    for name, other in RANDOM_READS.items():
+        random, sequential = rates.get(name, 0.0), rates.get(other, 0.0)
+        if not (sequential > 0 and random > FASTER * sequential):
+            continue
+        message = (
+            f"{name} is {random / sequential:.3g} times as fast as {other} of the same files: "
+            "the data probably came from a cache, or fits into one"
+        )
+        yield "warning", name, message, {"random": random, "sequential": sequential}
+
+
 AUDITS = (
     Audit(
         "read-served-by-cache",
@@ -313,5 +340,13 @@ AUDITS = (
         "phase",
         faster_than_network,
         "a client's cache or a wrong limit: check both before using the number",
+    ),
+    Audit(
+        "random-faster-than-sequential",
+        1,
+        "phase",
+        random_faster_than_sequential,
+        "treat it as the speed of a cache (clients' or servers') unless the devices' counters show "
+        "otherwise; read more of the files than the caches hold",
     ),
 )

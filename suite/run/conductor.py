@@ -32,7 +32,7 @@ from fsmatrix.results.units import plural
 from fsmatrix.suite.cases.target import PlannedTestbed, down_all
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
 from fsmatrix.suite.plan.estimate import short_of_room
-from fsmatrix.suite.run import loads
+from fsmatrix.suite.run import maxima
 from fsmatrix.suite.run.assemble import RunSpec, Settings, reason_of
 from fsmatrix.suite.run.environment import SessionContext, gather
 from fsmatrix.suite.run.events import Event, Facts, Listener
@@ -362,8 +362,8 @@ class Conductor:
         if spec.closed_loop:
             self.records.flush()
             try:
-                spec = loads.measured(self.store, spec)
-            except loads.LoadUnknown as error:
+                spec = maxima.measured(self.store, spec)
+            except maxima.LoadUnknown as error:
                 todo.pop(0)
                 self._give_up([spec], str(error))
                 return

@@ -19,9 +19,9 @@ from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import RunRecord, Status
 from fsmatrix.suite.run import assemble
 from fsmatrix.suite.run.assemble import RunBuilder, RunContext, RunFailed, RunSpec, now
-from fsmatrix.suite.run.ceiling import Ceilings
 from fsmatrix.suite.run.environment import REST_SECONDS, RunEnvironment, SessionContext
 from fsmatrix.suite.run.health import SHOWN, Ends
+from fsmatrix.suite.run.maxima import Ceilings
 from fsmatrix.suite.session import programs
 from fsmatrix.suite.session.client import (
     DeadlinePassed,

@@ -58,8 +58,10 @@ def independent(blocks: Labels, attachments: Labels) -> npt.NDArray[np.int64]:
     """
     block = np.unique(blocks, return_inverse=True)[1]
     owners = np.unique(attachments, return_inverse=True)[1]
-    first = int(block.max()) + 1
-    size = first + int(owners.max()) + 1
+    first, attached = int(block.max()) + 1, int(owners.max()) + 1
+    if np.unique(owners * first + block).size == attached:  # each attachment in one block
+        return np.asarray(block, dtype=np.int64)
+    size = first + attached
     links = coo_array((np.ones(block.size), (block, owners + first)), shape=(size, size))
     unit = connected_components(links, directed=False)[1][block]
     return np.asarray(np.unique(unit, return_inverse=True)[1], dtype=np.int64)

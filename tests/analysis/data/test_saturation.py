@@ -13,9 +13,10 @@ from fsmatrix.analysis.data import load
 from fsmatrix.analysis.data.study import why_no_value
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.draw.charts import TOO_FEW, why_absent
+from fsmatrix.analysis.questions.response import response
 from fsmatrix.analysis.questions.tails import tails
 from fsmatrix.results.audits import judged
-from fsmatrix.results.evidence.workloads import OpenLoop
+from fsmatrix.results.evidence.workloads import CAPACITY, Capacity, OpenLoop, Probe
 from fsmatrix.results.record import RunRecord
 from tests.analysis import campaigns
 
@@ -23,7 +24,7 @@ from tests.analysis import campaigns
 def run(target: str, block: int, rate: int, backlog: int = 0) -> RunRecord:
     rng = np.random.default_rng(block)
     loop = OpenLoop(
-        rate=rate, arrivals="constant", seconds=1.0, due=1000, backlog=backlog, unplayed=0
+        rate=rate, arrivals="constant", seconds=1.0, due=rate or 1, backlog=backlog, unplayed=0
     )
     phase = campaigns.phase("rand-read", 1e7, 4096, 1, rng, operations=1000)
     service = phase.latency["read"]
@@ -57,9 +58,8 @@ def test_one_saturated_run_takes_the_latencies_of_its_point(
         assert np.isnan(ds["latency_p50"].values[point]).all()
         assert (ds["latency_of"].values[point] == "").all()
         assert np.isfinite(ds["latency_p50"].values[~point]).all()
-        assert np.isfinite(ds["iops"].values).all()
         assert ds["latency_p50"].attrs["units"] == "s"
-        assert why_no_value(ds, point.values) == (
+        assert why_no_value(ds, point.values, "latency_p50") == (
             "8 runs ended well without it (saturated: no latency counts)"
         )
         summary = summarise(ds)
@@ -81,7 +81,47 @@ def test_the_comparison_of_latencies_says_what_it_lacks(
     latency = compare(ds, "ext4", "xfs", "latency_p99")
     assert len(latency.cells) == 1
     assert "Left out of ext4: 8 runs of saturated points." in latency.remarks
-    assert len(compare(ds, "ext4", "xfs", "iops").cells) == 2
+
+
+def test_a_rate_that_was_given_is_no_throughput(tmp_path: Path, records: list[RunRecord]) -> None:
+    """It says what was asked for; `response` draws it as a load, and nothing compares it."""
+    closed = [
+        replace(one, phases=tuple(replace(p, facts={}) for p in one.phases), findings=())
+        for one in (run(target, block, 0) for target in ("xfs", "ext4") for block in range(8))
+    ]
+    ds = load.open_campaign(campaigns.write(tmp_path / "campaign.h5", [*records, *closed]))
+    given = ds["rate"].values > 0
+    for name in ("bandwidth", "iops"):
+        assert np.isnan(ds[name].values[given]).all()
+        assert np.isfinite(ds[name].values[~given]).all()
+    compared = compare(ds, "ext4", "xfs")
+    assert len(compared.cells) == 1
+    assert "Left out of xfs: 16 runs whose rate was given." in compared.remarks
+    why = {why_absent(c, "iops") for c in summarise(ds).cells if c.levels["rate"]}
+    assert why == {"rate given"}
+    only = load.open_campaign(campaigns.write(tmp_path / "only.h5", records))
+    with pytest.raises(ValueError, match=r"32 runs .*the rate was given: see `fsmatrix response`"):
+        compare(only, "ext4", "xfs")
+    points = [point for line in response(only).lines for point in line.points]
+    assert [point.rate.median for point in points] == [1000, 2000, 1000, 2000]
+
+
+def test_of_a_search_for_a_capacity_the_capacity_is_the_throughput(tmp_path: Path) -> None:
+    """Its last step ran near it, at a rate that the search chose."""
+    searched = []
+    for block in range(8):
+        one = run("xfs", block, 1000)
+        found = Capacity(
+            percentile="p99",
+            limit=0.01,
+            probes=(Probe(rate=1000.0, latency=0.005, saturated=False, kept=True),),
+            rate=500 + block,
+        )
+        facts = one.phases[0].facts | {CAPACITY: found.document()}
+        searched.append(replace(one, phases=(replace(one.phases[0], facts=facts),)))
+    ds = load.open_campaign(campaigns.write(tmp_path / "campaign.h5", searched))
+    assert sorted(ds["iops"].values) == [500.0 + block for block in range(8)]
+    assert sorted(ds["bandwidth"].values) == [4096 * (500.0 + block) for block in range(8)]
 
 
 def test_campaigns_of_before_are_read_as_they_are(tmp_path: Path, records: list[RunRecord]) -> None:

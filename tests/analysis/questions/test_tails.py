@@ -12,7 +12,7 @@ from scipy import stats
 
 from fsmatrix.analysis.questions.tails import tails
 from fsmatrix.analysis.result import Result
-from fsmatrix.analysis.stats.estimates.tails import within
+from fsmatrix.analysis.stats.estimates.intervals import quantile_bounds
 from fsmatrix.results import histogram
 from tests.analysis import study_data as studies
 
@@ -34,7 +34,7 @@ def test_one_run_s_quantile_lies_within_its_bounds(q: float, size: int) -> None:
     random = np.random.default_rng(size)
     trials, held, widths = 400, 0, []
     for _ in range(trials):
-        low, high = within(counts(random, size), q)
+        low, high = quantile_bounds(counts(random, size), q)
         held += low <= truth(q) <= high
         widths.append(high / low)
     assert held >= stats.binom.ppf(1e-4, trials, 0.95)
@@ -44,10 +44,10 @@ def test_one_run_s_quantile_lies_within_its_bounds(q: float, size: int) -> None:
 
 def test_few_operations_bound_no_quantile() -> None:
     few = counts(np.random.default_rng(1), 999)
-    assert np.isnan(within(few, 0.99)).all()
-    assert not np.isnan(within(few, 0.98)).any()
+    assert np.isnan(quantile_bounds(few, 0.99)).all()
+    assert not np.isnan(quantile_bounds(few, 0.98)).any()
     with pytest.raises(ValueError, match="between 0 and 1"):
-        within(few, 1.0)
+        quantile_bounds(few, 1.0)
 
 
 def campaign(
@@ -118,7 +118,7 @@ def test_intervals_over_attachments_cover_what_runs_alone_do_not() -> None:
         ds, found = campaign(attachments=8, runs=1, size=3000, spread=0.2, seed=seed)
         cell = tails(ds).cells[0]
         held += cell.quantile.low <= truth(0.99) <= cell.quantile.high
-        low, high = within(found[0], 0.99)
+        low, high = quantile_bounds(found[0], 0.99)
         alone += low <= truth(0.99) <= high
     assert held >= stats.binom.ppf(1e-3, trials, 0.95)
     assert alone < 0.6 * trials

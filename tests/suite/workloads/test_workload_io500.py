@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from fsmatrix.backends.player.base import PlayerOptions
 from fsmatrix.backends.player.ops import Chunk, Kind, Place
 from fsmatrix.backends.player.player import PlayerResult, open_player
-from fsmatrix.results.audits.patterns import RANDOM_READS
+from fsmatrix.results.audits.storage import RANDOM_READS
 from fsmatrix.results.formats.io500_text import PHASES as SCORED
 from fsmatrix.results.record import Case
 from fsmatrix.suite.engines.base import Engine

@@ -1,15 +1,75 @@
-"""The clients' ceilings of a session's cases: when they are measured, and for how long."""
+"""Maxima that runs are held against: what the closed loop reached, and what the clients can make.
+
+A load is a share of what its closed loop reached, in the stored run of that: the one of the same
+repetition, and so of the same block, whichever process ran it.  A resumed campaign finds it where
+the first one left it.  The clients' ceilings are measured here, for each case of a session.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from fsmatrix.results.evidence.evidence import Ceiling, Rank
-from fsmatrix.suite.run.assemble import RunContext, Settings
+from fsmatrix.results.files.safefile import ResultError
+from fsmatrix.results.files.store import Store
+from fsmatrix.results.record import RunRecord, iops
+from fsmatrix.suite.run.assemble import RunContext, RunSpec, Settings
 from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.messages import Playing, StepAnswer, StepCommand, in_rows
 from fsmatrix.suite.workloads.base import Step
+
+
+class LoadUnknown(Exception):
+    """There is nothing that the load could be a share of; the text says why."""
+
+
+def measured(store: Store, spec: RunSpec) -> RunSpec:
+    """The run with the rates that its load means.
+
+    LoadUnknown where the closed loop was not measured, or where its rates cannot be offered.
+    """
+    record = _closed_loop(store, spec)
+    work = spec.workload.measured(_maxima(record))
+    if reason := work.refusal(spec.case):
+        raise LoadUnknown(f"not begun: {reason} (a share of {record.run_id})")
+    return replace(spec, workload=work)
+
+
+def _closed_loop(store: Store, spec: RunSpec) -> RunRecord:
+    """The newest attempt that went well, or the newest."""
+    newest: RunRecord | None = None
+    for attempt in reversed(store.attempts(spec.closed_loop, spec.repetition)):
+        try:
+            record = store.read(f"{spec.closed_loop}-r{spec.repetition:04d}-a{attempt}")
+        except ResultError:
+            continue
+        if record.status == "ok":
+            return record
+        newest = newest or record
+    if newest is None:
+        raise LoadUnknown(f"not begun: its closed loop {spec.closed_loop} was not run in its block")
+    raise LoadUnknown(f"not begun: its closed loop {newest.run_id} failed: {newest.error}")
+
+
+def _maxima(record: RunRecord) -> dict[str, float]:
+    """Phase -> operations per second; LoadUnknown if one is no measurement."""
+    for finding in record.findings:
+        if finding.severity == "invalid":
+            raise LoadUnknown(
+                f"not begun: its closed loop {record.run_id} is invalid: {finding.audit}, "
+                f"{finding.message}"
+            )
+    maxima = {phase.name: iops(phase) for phase in record.phases}
+    for name, rate in maxima.items():
+        if not rate > 0:
+            raise LoadUnknown(f"not begun: {name} of its closed loop {record.run_id} did nothing")
+    return maxima
+
+
+# The clients' ceilings: when they are measured, and for how long.
+
 
 SHARE = 0.05  # of the time of the runs before, in the same session
 SHORTEST = 0.05  # s: below, one scheduling delay decides
