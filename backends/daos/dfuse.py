@@ -158,7 +158,7 @@ class DaosDfuse(DfuseNode):
             return {"provider": "", "servers": [], "system_error": str(error)}
         return {"provider": system.fabric_provider, "servers": daos_state.servers(system)}
 
-    def release(self, access: Access, context: ProvisionContext) -> None:
+    def _detach(self, access: Access, context: ProvisionContext) -> None:
         """Unmount if a crash left it mounted, and remove what was made."""
         details = access.details
         if "tree" in details:
@@ -176,7 +176,7 @@ class DaosDfuse(DfuseNode):
                 text(details, "prefix"),
                 context,
             )
-        return super().release(access, context)
+        return super()._detach(access, context)
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
