@@ -108,7 +108,7 @@ class Levels(ClusterLevels[LevelOptions]):
         return hosts
 
     def _groups(self, osds: int) -> int:
-        return self.options.pg_num or self.options.copies.placement_groups(osds)
+        return self.options.pg_num or levelstate.placement_groups(self.options.copies, osds)
 
     def _level(
         self, cluster: Cluster, level: Wanted, block_seed: str, name: str, tag: str
