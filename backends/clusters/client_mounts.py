@@ -26,7 +26,7 @@ from fsmatrix.backends.local import own_mounts, provenance
 from fsmatrix.backends.local.own_mounts import DIED
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system.mounts import Mount, mounted_at
-from fsmatrix.results.evidence.stored import Json, JsonObject, text
+from fsmatrix.results.evidence.stored import Json, JsonObject, StoredError, text
 
 
 def place_of(details: JsonObject) -> str:
@@ -261,7 +261,10 @@ def kind_of(expected: str, recorded: Callable[[Facts], Recorded]) -> Kind:
     """
 
     def prove(facts: Facts, ground: OwnershipScope) -> None:
-        own = recorded(facts)
+        try:
+            own = recorded(facts)
+        except StoredError as error:
+            raise NotProvenOurs(str(error)) from error
         if not ground.holds(own.point) or not proof.POINT.fullmatch(own.point.name):
             raise NotProvenOurs(
                 f"{own.point} is no mount point of this results directory: not unmounted"
