@@ -214,7 +214,7 @@ def test_a_test_bed(site: Path, tmp_path: Path) -> None:
     fsmatrix(site, "run", tmp_path / "bed.yaml", "-o", out, "--quiet", "--no-report")
     (kept,) = [Store.open(out).read(run_id) for run_id in Store.open(out).ids()]
     assert kept.phases[0].bytes.tolist() == [MIB]
-    assert kept.case.level == {}
+    assert kept.coordinates["storage_nodes"] == 1
     assert list(out.glob("state/*/bed-*")) == []
 
 
