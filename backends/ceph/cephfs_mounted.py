@@ -81,6 +81,10 @@ class CephfsBackend(CephBackend):
         """It is no data pool of the file system."""
         return trees.unfit(cluster, self._chosen.filesystem, pool)
 
+    def _detach(self, access: Access, context: ProvisionContext) -> None:
+        """Remove the directory and nothing else."""
+        trees.release(Tree.of(access.details), context)
+
     def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
         trees.finish(context)
@@ -367,17 +371,6 @@ class CephfsMounted(Attached):
         return PathAccess(
             self.name, context.target, {**details, **self.settings(context)}, str(data)
         )
-
-    def _detach(self, access: Access, context: ProvisionContext) -> None:
-        """Unmount if a crash left it mounted, and remove the directory."""
-        if "tree" in access.details:
-            journal.release_tree(
-                Path(text(access.details, "tree")), text(access.details, "tag"), context.journal
-            )
-            return
-        self.unmount(access, context.journal)
-        own_mounts.remove_point(Path(text(access.details, "point")), context.journal)
-        trees.release(Tree.of(access.details), context)
 
     def describe(self, access: Access) -> dict[str, Json]:
         """Facts of mount, layout and cluster; what cannot be told is recorded as such."""

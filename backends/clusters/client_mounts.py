@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.backends.base import Backend, CacheMethod, Evidence, Settled
+from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext, Settled
+from fsmatrix.backends.clusters.levels import ClusterBackend
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import proof, tree
-from fsmatrix.backends.journal.journal import Journal
+from fsmatrix.backends.journal.journal import Journal, release_tree
 from fsmatrix.backends.journal.proof import Facts, Kind, NotProvenOurs, OwnershipScope, Stage
 from fsmatrix.backends.local import own_mounts, provenance
 from fsmatrix.backends.local.own_mounts import DIED
@@ -34,7 +35,7 @@ def place_of(details: JsonObject) -> str:
     return text(details, "tree" if "tree" in details else "point")
 
 
-class ClientMount(Backend):
+class ClientMount(ClusterBackend):
     """The node-side half of backends whose mounts have clients."""
 
     access_type = PathAccess
@@ -147,6 +148,16 @@ class ClientMount(Backend):
             raise own_mounts.not_unmounted(point, error) from error
         if not in_order:
             cls.unclean(details)
+
+    def _detach(self, access: Access, context: ProvisionContext) -> None:
+        """Unmount if a crash left it mounted, and remove what was made; or our directory."""
+        details = access.details
+        if "tree" in details:
+            folder, tag = Path(text(details, "tree")), text(details, "tag")
+            return release_tree(folder, tag, context.journal)
+        self.unmount(access, context.journal)
+        own_mounts.remove_point(Path(text(details, "point")), context.journal)
+        return super()._detach(access, context)
 
     @classmethod
     def revive(cls, access: Access) -> None:

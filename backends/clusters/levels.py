@@ -21,14 +21,6 @@ from fsmatrix.results.evidence.stored import Json, JsonObject, Level, inside, po
 from fsmatrix.results.evidence.target import Placement
 
 
-class Prepared(Protocol):
-    """A pool that the user made for a level."""
-
-    @property
-    def pool(self) -> str:
-        """Its name."""
-
-
 class LevelOptions(Protocol):
     """What the options `levels` of every cluster have."""
 
@@ -41,10 +33,10 @@ class LevelOptions(Protocol):
         """Whether the user agrees to what is made."""
 
     @property
-    def pools(self) -> Collection[Prepared]:
-        """Those that are taken instead of making any."""
+    def pools(self) -> Collection[Any]:
+        """Those that the user made, and that are taken instead of making any."""
 
-    def prepared(self, level: Level) -> Prepared | None:
+    def prepared(self, level: Level) -> Any:
         """The one that was named for a level; None if none was, or several were."""
 
 
@@ -77,9 +69,10 @@ class ClusterLevels(ABC, Generic[OptionsT]):
     def _commands(self, level: Level, block_seed: str, name: str) -> list[str]:
         """What making and removing it would tell the cluster."""
 
-    @abstractmethod
     def _placement(self, pool: str) -> Placement:
-        """Where a prepared pool lies, as far as that is asked."""
+        """Where a prepared pool lies, as far as that can be asked."""
+        del pool
+        return Placement()
 
     @abstractmethod
     def _make(self, level: Level, name: str, context: ProvisionContext) -> dict[str, Json]:
@@ -165,9 +158,9 @@ class ClusterBackend(Backend):
     def _levels(self) -> ClusterLevels[Any] | None:
         """As the options say; None: it makes none."""
 
-    @abstractmethod
     def _detach(self, access: Access, context: ProvisionContext) -> None:
-        """Remove what the runs needed in the pool."""
+        """Remove what was made for the attachment, but for its level."""
+        del access, context
 
     def required_consent(self) -> str:
         """To what is made in the cluster."""
@@ -204,7 +197,7 @@ class ClusterBackend(Backend):
         return {"level": access.details["level"]} if "level" in access.details else {}
 
     def release(self, access: Access, context: ProvisionContext) -> None:
-        """Remove what the runs needed, then the level."""
+        """Remove what was made for the attachment, then its level."""
         self._detach(access, context)
         if "level" in access.details:
             self.levels_type.release(inside(access.details, "level"), context)

@@ -268,11 +268,6 @@ class Levels(ClusterLevels[DaosLevelOptions]):
         return int(self.options.size_per_node * len(servers))
 
     # -- made and removed -------------------------------------------------------------------
-    def _placement(self, pool: str) -> Placement:
-        """Of a prepared one nothing but its name is known."""
-        del pool
-        return Placement()
-
     def _make(self, level: Level, name: str, context: ProvisionContext) -> dict[str, Json]:
         """After a failure the entry stays, since the servers may have made it all the same."""
         servers = self._of_level(level, context.block_seed)
@@ -298,32 +293,29 @@ class Levels(ClusterLevels[DaosLevelOptions]):
 
     @classmethod
     def remove(cls, facts: JsonObject) -> bool:
-        """By its UUID."""
-        return destroy_recorded(facts)
+        """Destroy the pool that a journal entry tells of; False if there is none.
+
+        BackendError, with nothing done, if another pool is called so than the one with the
+        recorded UUID.  Without one (a crash while it was made) the label, which holds random
+        digits, is proof.
+        """
+        label, control = str(facts["name"]), str(facts["control"])
+        if not tools.is_own(label) or not FILE.fullmatch(control):
+            raise BackendError(
+                f"{label!r}, {control!r}: not a record that the suite writes: nothing was destroyed"
+            )
+        by = Control(control, tools.recorded_deadline(facts))
+        pool, uuid = by.pool(label), str(facts.get("uuid", ""))
+        if pool is None:
+            return False
+        if uuid and pool.uuid != uuid:
+            raise BackendError(
+                f"pool {label} is another one ({pool.uuid}) than the suite's ({uuid}): "
+                "not destroyed"
+            )
+        by.destroy(pool.uuid)
+        return True
 
 
 def _ranks(servers: Servers) -> list[int]:
     return sorted(rank for of_server in servers.values() for rank in of_server)
-
-
-def destroy_recorded(facts: JsonObject) -> bool:
-    """Destroy the pool that a journal entry tells of; False if there is none.
-
-    BackendError, with nothing done, if another pool is called so than the one with the recorded
-    UUID.  Without one (a crash while it was made) the label, which holds random digits, is proof.
-    """
-    label, control = str(facts["name"]), str(facts["control"])
-    if not tools.is_own(label) or not FILE.fullmatch(control):
-        raise BackendError(
-            f"{label!r}, {control!r}: not a record that the suite writes: nothing was destroyed"
-        )
-    by = Control(control, tools.recorded_deadline(facts))
-    pool, uuid = by.pool(label), str(facts.get("uuid", ""))
-    if pool is None:
-        return False
-    if uuid and pool.uuid != uuid:
-        raise BackendError(
-            f"pool {label} is another one ({pool.uuid}) than the suite's ({uuid}): not destroyed"
-        )
-    by.destroy(pool.uuid)
-    return True

@@ -28,4 +28,4 @@ DAOS_CONTAINER = kind_on_servers(
     Stage.CONTAINER, containers.destroy_recorded, "destroyed container {label} of pool {pool}"
 )
 DAOS_TREE = kind_on_servers(Stage.SERVER_TREE, _tree, "removed /{name} from container {container}")
-DAOS_POOL = kind_on_servers(Stage.POOL, levels.destroy_recorded, "destroyed pool {name}")
+DAOS_POOL = kind_on_servers(Stage.POOL, levels.Levels.remove, "destroyed pool {name}")

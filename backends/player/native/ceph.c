@@ -15,7 +15,7 @@ const char *fsm_ceph_user(const struct fsm_root *root)
 static int set(const struct fsm_ceph_client *client, const char *option, const char *value)
 {
     const int result = client->set(client->handle, option, value);
-    return result < 0 ? fsm_explain_errno(-result, "Ceph does not take %s=%s", option, value) : 0;
+    return result < 0 ? fsm_explain(-result, "Ceph does not take %s=%s: %m", option, value) : 0;
 }
 
 static int read_file(const struct fsm_ceph_client *client, const char *conf)
@@ -23,7 +23,7 @@ static int read_file(const struct fsm_ceph_client *client, const char *conf)
     const int result = client->read_file(client->handle, *conf ? conf : NULL);
     if (result >= 0 || (!*conf && result == -ENOENT))
         return 0;
-    return fsm_explain_errno(-result, "configuration %s cannot be read", *conf ? conf : "of Ceph");
+    return fsm_explain(-result, "configuration %s cannot be read: %m", *conf ? conf : "of Ceph");
 }
 
 int fsm_ceph_configure(const struct fsm_ceph_client *client, const struct fsm_root *root,

@@ -54,7 +54,7 @@ static int join(struct cephfs *cephfs)
     int result = CALLS.create(&cephfs->mount, user);
     if (result < 0) {
         cephfs->mount = NULL;
-        return fsm_explain_errno(-result, "libcephfs cannot be set up");
+        return fsm_explain(-result, "libcephfs cannot be set up: %m");
     }
     const struct fsm_ceph_client client = {cephfs->mount, CALLS.conf_read_file, CALLS.conf_set};
     int error = fsm_ceph_configure(&client, &cephfs->root, no_more);
@@ -64,9 +64,9 @@ static int join(struct cephfs *cephfs)
     if (result >= 0)
         result = CALLS.mount(cephfs->mount, *path ? path : "/");
     if (result < 0)
-        return fsm_explain_errno(-result, "CephFS %s, directory %s, cannot be mounted as "
-                                 "client.%s (conf %s)", *name ? name : "(default)",
-                                 *path ? path : "/", user, fsm_root_value(&cephfs->root, "conf"));
+        return fsm_explain(-result, "CephFS %s, directory %s, cannot be mounted as client.%s "
+                           "(conf %s): %m", *name ? name : "(default)", *path ? path : "/", user,
+                           fsm_root_value(&cephfs->root, "conf"));
     cephfs->mounted = true;
     if (cephfs->nonblocking)
         cephfs->perms = CALLS.mount_perms(cephfs->mount);

@@ -19,10 +19,8 @@ struct fsm_symbol {
     void **place;
 };
 
-/* Keep a reason for fsm_explanation(); returns `error`. */
+/* Keep a reason for fsm_explanation(), %m: the words of `error`; returns `error`. */
 int fsm_explain(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The same, with the words of the errno behind it. */
-int fsm_explain_errno(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *fsm_explanation(void); /* the last reason of this thread, or NULL */
 void fsm_forget(void);
 

@@ -77,15 +77,15 @@ static int join(struct rados *rados, const struct fsm_config *config)
     int result = CALLS.create2(&rados->cluster, "ceph", user, 0);
     if (result < 0) {
         rados->cluster = NULL;
-        return fsm_explain_errno(-result, "librados cannot be set up for user %s", user);
+        return fsm_explain(-result, "librados cannot be set up for user %s: %m", user);
     }
     int error = configure(rados, config);
     if (error)
         return error;
     result = CALLS.connect(rados->cluster);
     if (result < 0)
-        return fsm_explain_errno(-result, "no connection to the Ceph cluster as %s (conf %s)",
-                                 user, fsm_root_value(rados->root, "conf"));
+        return fsm_explain(-result, "no connection to the Ceph cluster as %s (conf %s): %m", user,
+                           fsm_root_value(rados->root, "conf"));
     return 0;
 }
 
@@ -174,7 +174,7 @@ int fsm_rados_lane_open(void *connection, void **made)
     int result = CALLS.ioctx_create(rados->cluster, rados->pool, &lane->ioctx);
     if (result < 0) {
         lane->ioctx = NULL;
-        return fsm_explain_errno(-result, "pool %s", rados->pool);
+        return fsm_explain(-result, "pool %s: %m", rados->pool);
     }
     CALLS.ioctx_set_namespace(lane->ioctx, rados->namespace);
     CALLS.set_pool_full_try(lane->ioctx); /* a full pool is an error, not an endless wait */

@@ -18,19 +18,9 @@ int fsm_explain(int error, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
+    errno = error; /* for %m */
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
-    return error;
-}
-
-int fsm_explain_errno(int error, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
-    va_end(arguments);
-    const size_t length = strlen(reason);
-    snprintf(reason + length, sizeof reason - length, ": %s", strerror(error));
     return error;
 }
 
