@@ -34,11 +34,12 @@ PURGE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Levels(ClusterLevels[LevelOptions]):
+class Levels(ClusterLevels):
     """How a target's levels are made, and in which cluster."""
 
     entry = "ceph-level"
 
+    options: LevelOptions
     login: Login
     filesystem: str | None  # None: RADOS; "": the only one
     unfit: Callable[[Cluster, str], str]  # why a pool cannot be used by the backend

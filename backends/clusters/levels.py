@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, final
+from typing import Any, ClassVar, final
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, choose_hosts
@@ -21,36 +21,14 @@ from fsmatrix.results.evidence.stored import Json, JsonObject, Level, inside, po
 from fsmatrix.results.evidence.target import Placement
 
 
-class LevelOptions(Protocol):
-    """What the options `levels` of every cluster have."""
-
-    @property
-    def storage_nodes(self) -> int | None:
-        """Hosts, where that is no factor; None: all."""
-
-    @property
-    def consent(self) -> bool:
-        """Whether the user agrees to what is made."""
-
-    @property
-    def pools(self) -> Collection[Any]:
-        """Those that the user made, and that are taken instead of making any."""
-
-    def prepared(self, level: Level) -> Any:
-        """The one that was named for a level; None if none was, or several were."""
-
-
-OptionsT = TypeVar("OptionsT", bound=LevelOptions)
-
-
 @dataclass(frozen=True)
-class ClusterLevels(ABC, Generic[OptionsT]):
+class ClusterLevels(ABC):
     """How a target's levels are made.  Subclasses: how one kind of cluster makes a pool."""
 
     entry: ClassVar[str]  # kind of a pool's journal entry; its `path` is the pool's name
     hosts: ClassVar[str] = "hosts"  # what is drawn, in messages
 
-    options: OptionsT
+    options: Any  # storage_nodes, consent, pools, prepared(level); a subclass says its class
 
     # -- what a subclass says ------------------------------------------------------------
     @abstractmethod
@@ -115,13 +93,11 @@ class ClusterLevels(ABC, Generic[OptionsT]):
         """What making and removing it would tell the cluster, as one would type it."""
         return [] if self.options.pools else self._commands(level, block_seed, f"{PREFIX}dry-run")
 
-    @final
     def _number(self, level: Level, there: Collection[object]) -> int:
         """How many of the hosts it takes."""
         given = positive(level.get("storage_nodes"))
         return given or self.options.storage_nodes or max(1, len(there))
 
-    @final
     def _drawn(self, level: Level, names: Collection[str], block_seed: str) -> list[str]:
         """Which of them."""
         return choose_hosts(names, self._number(level, names), block_seed)
@@ -151,11 +127,11 @@ class ClusterLevels(ABC, Generic[OptionsT]):
 class ClusterBackend(Backend):
     """A backend on a cluster, with levels if the options say how they are made."""
 
-    levels_type: ClassVar[type[ClusterLevels[Any]]]
+    levels_type: ClassVar[type[ClusterLevels]]
 
     @property
     @abstractmethod
-    def _levels(self) -> ClusterLevels[Any] | None:
+    def _levels(self) -> ClusterLevels | None:
         """As the options say; None: it makes none."""
 
     def _detach(self, access: Access, context: ProvisionContext) -> None:
@@ -170,7 +146,6 @@ class ClusterBackend(Backend):
         """The commands of a cluster's administrator that make and remove the level's pool."""
         return self._levels.commands(level, block_seed) if self._levels else []
 
-    @final
     def _at(
         self, level: Level, context: ProvisionContext, attach: Callable[[str], Access]
     ) -> Access:
@@ -190,7 +165,6 @@ class ClusterBackend(Backend):
             raise
         return replace(access, details={**access.details, "level": made})
 
-    @final
     @staticmethod
     def level_facts(access: Access) -> dict[str, Json]:
         """For `describe`: what was made for the level, hosts and placement among it."""

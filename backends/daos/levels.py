@@ -201,12 +201,13 @@ def servers_of(members: Iterable[Member]) -> Servers:
 
 
 @dataclass(frozen=True)
-class Levels(ClusterLevels[DaosLevelOptions]):
+class Levels(ClusterLevels):
     """How a target's levels are made, and in which system."""
 
     entry = "daos-pool"
     hosts = "servers"
 
+    options: DaosLevelOptions
     client: Client
 
     @property
