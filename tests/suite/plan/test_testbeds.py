@@ -212,6 +212,10 @@ def test_beds_of_dead_conductors_are_taken_down_also_if_their_pid_is_used_again(
     assert list(target.down_all(tmp_path)) == []
     assert sorted(set(down)) == sorted(dead)  # whichever system it is
     assert len(down) == len(dead) * len(TESTBEDS.names())
+    monkeypatch.setitem(TESTBEDS.builtin, "gone", "no.such.module:Bed")
+    lines = list(target.down_all(tmp_path))
+    assert len(lines) == len(dead)
+    assert all(re.match(r"left alone: .*'gone'.* cannot be loaded", line) for line in lines)
 
 
 @pytest.mark.root
