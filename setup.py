@@ -6,11 +6,12 @@ NATIVE = "fsmatrix/backends/player/native"
 SOURCES = (
     *("module", "chunk", "facts", "bare", "player", "lane", "flight", "workers", "root"),
     *("posix", "uring", "ring", "libc", "folders", "null", "rados", "radosconnect", "radosfile"),
-    *("cephfs", "cephfsconnect", "cephfsnonblocking"),
+    *("ceph", "cephfs", "cephfsconnect", "cephfsnonblocking"),
     *("dfs", "dfsattach", "dfsconnect", "dfserrors", "dfsfolders", "dfsnames"),
 )
 HEADERS = (
     *(
+        "ceph",
         "cephfs",
         "clock",
         "content",

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,12 +45,6 @@ up_app = typer.Typer(
 )
 
 NOT_AS_ASKED = 1  # status of `status` (not up) and of `down` (something was left alone)
-# each has up, status and down
-_MODULES = {
-    "ceph": "fsmatrix.backends.testbed.ceph_testbed",
-    "daos": "fsmatrix.backends.testbed.daos_testbed",
-    "slurm": "fsmatrix.slurm.testbed",
-}
 app = typer.Typer(
     no_args_is_help=True,
     help="A real Ceph, DAOS or Slurm on this machine, with emulated nodes (needs root).",
@@ -331,7 +324,7 @@ def down(directory: Directory = None, as_json: common.AsJson = False) -> None:
 
     beds = []
     for place in _places(directory):
-        lines = [line for name in _MODULES for line in _system(name).down(place)]
+        lines = [line for system in _systems().values() for line in system.down(place)]
         beds.append({"directory": str(place), "done": lines, "left_alone": left_alone(lines)})
         if not as_json:
             for line in lines or [f"{place}: no test bed"]:
@@ -346,15 +339,19 @@ def _places(directory: Path | None) -> list[Path]:
     return [directory] if directory else list(DEFAULTS.values())
 
 
-def _system(name: str) -> Any:
-    return importlib.import_module(_MODULES[name])
+def _systems() -> dict[str, type[BaseTestbed[Any]]]:
+    """Every kind of test bed by name, also of other packages."""
+    from fsmatrix.backends.testbed.base import TESTBEDS
+    from fsmatrix.slurm.testbed import SlurmTestbed
+
+    return {**{name: TESTBEDS.load(name) for name in TESTBEDS.names()}, "slurm": SlurmTestbed}
 
 
 def _found(directory: Path) -> JsonObject:
     """Facts of the test bed in a directory, whichever system it is."""
     none: JsonObject = {}
-    for name in _MODULES:
-        facts = _system(name).status(directory)
+    for name, system in _systems().items():
+        facts = system.status(directory)
         if facts["state"] != "none":
             return {"system": name, **facts}
         none = facts

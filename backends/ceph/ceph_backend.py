@@ -10,37 +10,33 @@ from typing import ClassVar, Self, cast
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import (
     NO_LEVEL,
-    Backend,
     Foreseen,
     ProvisionContext,
     Settled,
     Space,
     SpeedEstimate,
 )
-from fsmatrix.backends.ceph import ceph_state, deployment, levels, mounts
+from fsmatrix.backends.ceph import ceph_state, deployment, mounts
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
 from fsmatrix.backends.ceph.ceph_state import Watch
 from fsmatrix.backends.ceph.levels import Levels
 from fsmatrix.backends.ceph.options import LEVEL_FACTORS, CephOptions
+from fsmatrix.backends.clusters.levels import ClusterBackend
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.journal.journal import PREFIX
-from fsmatrix.results.evidence.stored import Json, JsonObject, Level, Scalar, inside, text, texts
+from fsmatrix.results.evidence.stored import JsonObject, Level, Scalar, inside, text, texts
 from fsmatrix.results.evidence.target import Deployment
 
 
-class CephBackend(Backend):
-    """Makes a level, and then works in the level's pool as if the options had named it."""
+class CephBackend(ClusterBackend):
+    """Base of the backends on Ceph."""
 
+    levels_type = Levels
     pool_option: ClassVar[str]  # that names the pool
     pace: ClassVar[SpeedEstimate] = SpeedEstimate(attach=3.0, run=0.5, bandwidth=120e6, files=500.0)
 
     @abstractmethod
     def _attach(self, context: ProvisionContext) -> Access:
         """`provision` in the pool that the options name."""
-
-    @abstractmethod
-    def _detach(self, access: Access, context: ProvisionContext) -> None:
-        """Remove what `_attach` made in the pool."""
 
     @abstractmethod
     def unfit(self, cluster: Cluster, pool: str) -> str:
@@ -56,7 +52,7 @@ class CephBackend(Backend):
         if options.levels is None:
             return None
         filesystem = getattr(options, "filesystem", None)
-        return Levels(options.login, options.levels, filesystem, self.unfit)
+        return Levels(options.levels, options.login, filesystem, self.unfit)
 
     def _in(self, pool: str) -> Self:
         """The same backend with the pool of a level for its own."""
@@ -78,14 +74,6 @@ class CephBackend(Backend):
         """No such hosts, redundancy that cannot be placed, missing rights..."""
         return self._levels.refusal(level) if self._levels and bed is None else ""
 
-    def required_consent(self) -> str:
-        """To what is made in the cluster."""
-        return self._levels.required_consent() if self._levels else ""
-
-    def commands(self, level: Level, block_seed: str) -> list[str]:
-        """The commands of a cluster's administrator that make and remove the level."""
-        return self._levels.commands(level, block_seed, f"{PREFIX}dry-run") if self._levels else []
-
     def deployment(self, described: JsonObject) -> Deployment:
         """The client's half, then the cluster's; of levels what their options say."""
         pool = str(inside(described, "level").get("pool", ""))
@@ -97,30 +85,13 @@ class CephBackend(Backend):
 
     def provision(self, level: Level, context: ProvisionContext) -> Access:
         """Make the level, if there is one, and what the runs need in it."""
-        if self._levels is None:
-            if level:
-                raise BackendError(
-                    f"{self.name} makes levels of {', '.join(level)} only with options.levels"
-                )
-            return self._attach(context)
-        level_made = self._levels.make(level, context)
-        try:
-            access = self._in(text(level_made, "pool"))._attach(context)
-        except BaseException:
-            levels.release(level_made, context)
-            raise
-        return replace(access, details={**access.details, "level": level_made})
-
-    @staticmethod
-    def level_facts(access: Access) -> dict[str, Json]:
-        """For `describe`: what was made for the level, hosts and placement among it."""
-        return {"level": access.details["level"]} if "level" in access.details else {}
-
-    def release(self, access: Access, context: ProvisionContext) -> None:
-        """Remove what the runs needed, then the level."""
-        self._detach(access, context)
-        if "level" in access.details:
-            levels.release(inside(access.details, "level"), context)
+        if level and self._levels is None:
+            raise BackendError(
+                f"{self.name} makes levels of {', '.join(level)} only with options.levels"
+            )
+        return self._at(
+            level, context, lambda pool: (self._in(pool) if pool else self)._attach(context)
+        )
 
     # -- node leaders ------------------------------------------------------------------
     @classmethod

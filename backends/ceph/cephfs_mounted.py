@@ -22,7 +22,6 @@ from fsmatrix.backends.base import (
     CacheMethod,
     Evidence,
     ProvisionContext,
-    Settled,
     Space,
 )
 from fsmatrix.backends.ceph import ceph_state, deployment, facts, trees
@@ -51,15 +50,15 @@ from fsmatrix.backends.ceph.options import (
     MountedOptions,
 )
 from fsmatrix.backends.ceph.trees import Tree
+from fsmatrix.backends.clusters.client_mounts import ClientMount, place_of, require_marker
 from fsmatrix.backends.errors import BackendError, ToolError, value_or_error
 from fsmatrix.backends.journal import journal
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import own_mounts, provenance
 from fsmatrix.backends.local.directory import place_refusal
-from fsmatrix.backends.local.own_mounts import ClientMount, require_marker
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import tools
-from fsmatrix.backends.system.mounts import Mount, mount_of, mounted_at, mounts
+from fsmatrix.backends.system.mounts import Mount, mount_of, mounts
 from fsmatrix.backends.system.trusted import shared_refusal
 from fsmatrix.results.evidence.stored import Json, JsonObject, inside, mapping, text
 from fsmatrix.results.evidence.target import Deployment
@@ -82,9 +81,14 @@ class CephfsBackend(CephBackend):
         """It is no data pool of the file system."""
         return trees.unfit(cluster, self._chosen.filesystem, pool)
 
+    def _detach(self, access: Access, context: ProvisionContext) -> None:
+        """Remove the directory and nothing else."""
+        trees.release(Tree.of(access.details), context)
+
     def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
         trees.finish(context)
+        super().finish(context)
 
     def space(self, access: Access | None = None) -> Space:
         """What the data pool that new files get may still take; of prepared ones the least."""
@@ -243,7 +247,7 @@ class Attached(ClientMount, CephfsBackend):
 
     @classmethod
     def _servers(cls, details: JsonObject) -> dict[str, Json]:
-        if not details["fsid"]:
+        if not cls.knows_cluster(details):
             return {"server_caches": "unknown"}
         drop = bool(details["drop_server_caches"])
         return ceph_state.server_caches(Login.of(details), drop, text(details, "filesystem"))
@@ -256,39 +260,22 @@ class Attached(ClientMount, CephfsBackend):
         return super().counters(access)
 
     @classmethod
-    def workers(cls, access: Access) -> list[int]:
-        """The client of the mount, if it is a process, and what `CephBackend` knows."""
-        pids = super().workers(access)
-        argv = cls.client_of(cls.argv(access.details)) if "point" in access.details else ()
-        return pids + (own_mounts.client_processes(argv) if argv else [])
+    def knows_cluster(cls, details: JsonObject) -> bool:
+        """Of a mount that is found only if the options say how it is reached."""
+        return bool(details["fsid"])
 
     @classmethod
-    def settle(cls, access: Access, timeout: float) -> Settled:
-        """Write back; then wait for placement groups and the purge queue."""
-        client = provenance.settle(path_of(access), timeout)
-        if not client.reached or not access.details["fsid"]:
-            return client
-        cluster = super().settle(access, timeout - client.seconds)
-        seconds = client.seconds + cluster.seconds
-        return Settled(cluster.reached, seconds, {**client.state, **cluster.state})
-
-    @classmethod
-    def health(cls, access: Access) -> list[str]:
-        """The mount has died, hangs or is read-only; what is wrong with the cluster."""
-        details = access.details
-        path = Path(text(details, "tree") if "tree" in details else text(details, "point"))
-        ailments = [own_mounts.mount_trouble(path)]
-        if "point" in details and mounted_at(path) is None:
-            ailments = [f"nothing is mounted at {path}"]
-        elif not ailments[0] and mount_of(path).read_only:
-            ailments = [f"{path} has become read-only"]
-        cluster = super().health(access) if details["fsid"] else []
-        return [text for text in ailments if text] + cluster
+    def ailment(cls, details: JsonObject) -> str:
+        """As of every mount with a client; or it has become read-only."""
+        path = Path(place_of(details))
+        if not (ailment := super().ailment(details)) and mount_of(path).read_only:
+            return f"{path} has become read-only"
+        return ailment
 
     @classmethod
     def watch(cls, access: Access) -> Watch | None:
         """As of every way to a cluster; None if it cannot be reached."""
-        return super().watch(access) if access.details["fsid"] else None
+        return super().watch(access) if cls.knows_cluster(access.details) else None
 
 
 class CephfsMounted(Attached):
@@ -384,17 +371,6 @@ class CephfsMounted(Attached):
         return PathAccess(
             self.name, context.target, {**details, **self.settings(context)}, str(data)
         )
-
-    def _detach(self, access: Access, context: ProvisionContext) -> None:
-        """Unmount if a crash left it mounted, and remove the directory."""
-        if "tree" in access.details:
-            journal.release_tree(
-                Path(text(access.details, "tree")), text(access.details, "tag"), context.journal
-            )
-            return
-        self.unmount(access, context.journal)
-        own_mounts.remove_point(Path(text(access.details, "point")), context.journal)
-        trees.release(Tree.of(access.details), context)
 
     def describe(self, access: Access) -> dict[str, Json]:
         """Facts of mount, layout and cluster; what cannot be told is recorded as such."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from fsmatrix.backends.ceph.levelstate import Redundancy, parse_redundancy
 from fsmatrix.backends.system.mounts import option_values
 from fsmatrix.results.evidence.stored import (
     JsonObject,
@@ -25,11 +24,13 @@ from fsmatrix.results.evidence.target import (
     DURABLE,
     NONE,
     RDMA,
-    SERVER,
     SHARED,
     TCP,
     WRITE_BACK,
     Deployment,
+    Redundancy,
+    parse_redundancy,
+    redundancy_of,
 )
 
 PAGES = "page cache"
@@ -61,15 +62,6 @@ def of_cluster(described: JsonObject, pool: str = "") -> Deployment:
             )
         )
     )
-
-
-def redundancy_of(redundancy: Redundancy) -> Deployment:
-    """Copies or an erasure code, which the primary OSD computes."""
-    if redundancy.erasure_coded:
-        return Deployment(redundancy=f"EC {redundancy.k}+{redundancy.m}", ec_encoder=SERVER)
-    if redundancy.size == 1:
-        return Deployment(redundancy=NONE, failure_domain=NONE, ec_encoder=NONE)
-    return Deployment(redundancy=f"replica {redundancy.size}", ec_encoder=NONE)
 
 
 def of_options(redundancy: str, failure_domain: str) -> Deployment:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import re
 import secrets
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system.workfolder import work_folder
 from fsmatrix.results.evidence.stored import JsonObject, Stored, objects, whole, wholes
+from fsmatrix.results.evidence.target import Redundancy, parse_redundancy
 
 # A level of the cluster factors in CRUSH: a root of its own over hosts that stay where they are.
 #
@@ -23,46 +23,13 @@ from fsmatrix.results.evidence.stored import JsonObject, Stored, objects, whole,
 # Hosts are only linked and unlinked, never moved, re-classed or removed.
 
 
-# Redundancy of data pools, and how many placement groups they need.
-
-
 PGS_PER_OSD = 100  # so that chance does not decide how full an OSD is
 
 
-@dataclass(frozen=True)
-class Redundancy:
-    """Copies (`k` = 0: replicated, `size` of them) or an erasure code k+m."""
-
-    size: int  # failure domains that a placement group needs
-    k: int = 0
-    m: int = 0
-
-    @property
-    def erasure_coded(self) -> bool:
-        """Whether data is coded rather than copied."""
-        return self.k > 0
-
-    @property
-    def copies(self) -> int:
-        """Copies of what must be replicated anyway (metadata): bears as many losses as data."""
-        return self.m + 1 if self.k else self.size
-
-    def placement_groups(self, osds: int) -> int:
-        """pg_num on so many OSDs: a power of two, so that all groups are of one size."""
-        wanted = PGS_PER_OSD * osds / self.size
-        return 1 << max(0, (int(wanted - 1e-9)).bit_length())
-
-
-def parse_redundancy(text: str) -> Redundancy:
-    """Of "size=3" or "ec=2+1"; ValueError for anything else."""
-    if match := re.fullmatch(r"size=([1-9][0-9]?)", text):
-        return Redundancy(int(match[1]))
-    if match := re.fullmatch(r"ec=([1-9][0-9]?)\+([1-9][0-9]?)", text):
-        k, m = int(match[1]), int(match[2])
-        if k < 2:
-            raise ValueError(f"redundancy {text!r}: an erasure code needs k >= 2")
-        return Redundancy(k + m, k, m)
-    raise ValueError(f"redundancy {text!r}: write size=1, size=3 or ec=2+1")
+def placement_groups(redundancy: Redundancy, osds: int) -> int:
+    """pg_num of a pool on so many OSDs: a power of two, so that all groups are of one size."""
+    wanted = PGS_PER_OSD * osds / redundancy.size
+    return 1 << max(0, (int(wanted - 1e-9)).bit_length())
 
 
 def placement_refusal(redundancy: str, failure_domain: str, hosts: int, osds: int) -> str:

@@ -95,10 +95,6 @@ class Libcephfs(CephfsBackend):
             },
         )
 
-    def _detach(self, access: Access, context: ProvisionContext) -> None:
-        """Remove the directory and nothing else."""
-        trees.release(Tree.of(access.details), context)
-
     def describe(self, access: Access) -> dict[str, Json]:
         """Facts of cluster, file system and layout; what cannot be told is recorded as such."""
         tree = Tree.of(expect(access, CephfsAccess).details)

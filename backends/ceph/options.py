@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from fsmatrix.backends.allowed import NUMBER, SIZE, one_of, plain
 from fsmatrix.backends.base import BackendOptions
 from fsmatrix.backends.ceph.bindings.librados import Login
-from fsmatrix.backends.ceph.levelstate import Redundancy, parse_redundancy
 from fsmatrix.backends.local.own_mounts import check_mount_options, mount_keys
 from fsmatrix.results.evidence.stored import Level
+from fsmatrix.results.evidence.target import Redundancy, parse_redundancy
 from fsmatrix.results.units import PositiveSize
 
 LEVEL_FACTORS = frozenset({"storage_nodes", "interface"})

@@ -224,10 +224,8 @@ class Rados(CephBackend):
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
-        for entry in context.journal.pending(ENTRY, target=context.target):
-            if entry.is_own:
-                Space.of(entry.facts).remove()
-                context.journal.end(entry)
+        context.journal.undo_own(ENTRY, context.target, lambda facts: Space.of(facts).remove())
+        super().finish(context)
 
     def describe(self, access: Access) -> dict[str, Json]:
         """Facts of cluster and pool; what cannot be told is recorded as such."""

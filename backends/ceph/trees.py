@@ -271,7 +271,6 @@ def release(tree: Tree, context: ProvisionContext) -> None:
 
 def finish(context: ProvisionContext) -> None:
     """Remove what a failed provision or release of this process left."""
-    for entry in context.journal.pending(ENTRY, target=context.target):
-        if entry.is_own:
-            Tree.of(entry.facts).remove(unmarked=True)
-            context.journal.end(entry)
+    context.journal.undo_own(
+        ENTRY, context.target, lambda facts: Tree.of(facts).remove(unmarked=True)
+    )

@@ -125,10 +125,7 @@ def release(place: Place, context: ProvisionContext) -> None:
 
 def finish(context: ProvisionContext) -> None:
     """Destroy what a failed `make` or `release` of this process left."""
-    for entry in context.journal.pending(ENTRY, target=context.target):
-        if entry.is_own:
-            destroy_recorded(entry.facts)
-            context.journal.end(entry)
+    context.journal.undo_own(ENTRY, context.target, destroy_recorded)
 
 
 def destroy(client: Client, pool: str, label: str, uuid: str = "") -> bool:
@@ -204,10 +201,9 @@ def remove_tree(place: Place, library: str, prefix: str, context: ProvisionConte
 
 def finish_tree(context: ProvisionContext, library: str) -> None:
     """Remove what a failed `make` or `remove` of this process left."""
-    for entry in context.journal.pending(TREE_ENTRY, target=context.target):
-        if entry.is_own:
-            remove_recorded_tree(entry.facts, library)
-            context.journal.end(entry)
+    context.journal.undo_own(
+        TREE_ENTRY, context.target, lambda facts: remove_recorded_tree(facts, library)
+    )
 
 
 def remove_recorded_tree(facts: JsonObject, library: str = "") -> bool:

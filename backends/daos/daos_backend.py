@@ -6,7 +6,6 @@ import os
 import socket
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar, cast
 
@@ -14,7 +13,6 @@ from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import (
     NO_LEVEL,
     Availability,
-    Backend,
     CacheMethod,
     Evidence,
     Foreseen,
@@ -22,16 +20,15 @@ from fsmatrix.backends.base import (
     Settled,
     Space,
 )
+from fsmatrix.backends.clusters.levels import ClusterBackend
 from fsmatrix.backends.daos import containers, daos_state, libraries, tools
-from fsmatrix.backends.daos import levels as pools
 from fsmatrix.backends.daos import tools as daos_tools
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.levels import Levels, Shape
 from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
 from fsmatrix.backends.errors import BackendError, value_or_error
-from fsmatrix.backends.journal.journal import PREFIX
 from fsmatrix.backends.local import provenance
-from fsmatrix.results.evidence.stored import Json, JsonObject, Level, Scalar, inside, text, texts
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level, Scalar, text, texts
 from fsmatrix.results.evidence.target import Deployment
 
 # Cache states of libdaos and libdfs, which keep no data in the client: each read goes to the
@@ -40,9 +37,10 @@ from fsmatrix.results.evidence.target import Deployment
 NOTHING_CACHED = frozenset({"cold", "bypass"})
 
 
-class DaosBackend(Backend):
+class DaosBackend(ClusterBackend):
     """Base of the backends on DAOS.  `details` of their accesses are those of a Place."""
 
+    levels_type = Levels
     layout: ClassVar[str] = containers.POSIX  # of the suite's own containers
     testbed: ClassVar[str] = "daos"
     testbed_options: ClassVar[Mapping[str, str]] = {"pool": "pool", "system": "system"}
@@ -86,7 +84,7 @@ class DaosBackend(Backend):
     @property
     def _levels(self) -> Levels | None:
         options = self._chosen
-        return Levels(options.client, options.levels) if options.levels is not None else None
+        return Levels(options.levels, options.client) if options.levels is not None else None
 
     def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
         """Factors of the suite's own containers; storage nodes, if the options say how.
@@ -120,33 +118,16 @@ class DaosBackend(Backend):
             return str(error)
         return options.misfit(daos_state.shape(pool, system))
 
-    def required_consent(self) -> str:
-        """To what is made in the system."""
-        return self._levels.required_consent() if self._levels else ""
-
-    def commands(self, level: Level, block_seed: str) -> list[str]:
-        """The commands of a system's administrator that make and destroy the level's pool."""
-        return self._levels.commands(level, block_seed, f"{PREFIX}dry-run") if self._levels else []
-
     def provision(self, level: Level, context: ProvisionContext) -> Access:
         """Make the level's pool, if there is one, and the container; or find what is given."""
         own = self.foreseen().level_factors
         self.refuse_level({name: level[name] for name in level.keys() - own})
-        options, levels = self._chosen.at(level), self._levels
-        if levels is None:
-            return self._in(options.pool, options, context, {})
-        made = levels.make(level, context)
-        try:
-            return self._in(text(made, "pool"), options, context, {"level": made})
-        except BaseException:
-            with suppress(BackendError):  # what cannot be destroyed now stays in the journal
-                containers.finish(context)
-                pools.release(made, context)
-            raise
+        options = self._chosen.at(level)
+        return self._at(
+            level, context, lambda pool: self._in(pool or options.pool, options, context)
+        )
 
-    def _in(
-        self, label: str, options: DaosOptions, context: ProvisionContext, more: JsonObject
-    ) -> Access:
+    def _in(self, label: str, options: DaosOptions, context: ProvisionContext) -> Access:
         client = options.client
         pool, system = daos_state.returned(client, label, context.progress), client.system_query()
         empty = None
@@ -160,7 +141,6 @@ class DaosBackend(Backend):
             place = containers.make(client, label, options.creation, context, self.layout)
         details = {
             **place.details,
-            **more,
             **daos_state.at_attachment(pool).document(),
             **({"empty_free": empty} if empty else {}),
             "provider": system.fabric_provider,
@@ -169,16 +149,14 @@ class DaosBackend(Backend):
         }
         return self._attach(place, details, context)
 
-    def release(self, access: Access, context: ProvisionContext) -> None:
-        """Destroy what was made; BackendError if another one is called so."""
+    def _detach(self, access: Access, context: ProvisionContext) -> None:
+        """Destroy the container; BackendError if another one is called so."""
         containers.release(Place.of(access.details), context)
-        if "level" in access.details:
-            pools.release(inside(access.details, "level"), context)
 
     def finish(self, context: ProvisionContext) -> None:
         """Destroy what a failed provision or release of this process left."""
         containers.finish(context)
-        pools.finish(context)
+        super().finish(context)
 
     def describe(self, access: Access) -> dict[str, Json]:
         """Facts of pool, container and system; what cannot be told is recorded as such."""
@@ -190,7 +168,7 @@ class DaosBackend(Backend):
             "managed": place.own,
             **({"empty_free": empty} if empty else {}),
             "here": vars(here),
-            **({"level": access.details["level"]} if "level" in access.details else {}),
+            **self.level_facts(access),
             "kernel": os.uname().release,
             "provider": access.details["provider"],
             "servers": len(texts(access.details, "servers")),

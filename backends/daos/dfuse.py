@@ -158,25 +158,15 @@ class DaosDfuse(DfuseNode):
             return {"provider": "", "servers": [], "system_error": str(error)}
         return {"provider": system.fabric_provider, "servers": daos_state.servers(system)}
 
-    def release(self, access: Access, context: ProvisionContext) -> None:
-        """Unmount if a crash left it mounted, and remove what was made."""
-        details = access.details
-        if "tree" in details:
-            folder = Path(text(details, "tree"))
-            if trouble := own_mounts.mount_trouble(folder, servers=True):
-                raise BackendError(f"{trouble}: {folder} was not removed")
-            return journal.release_tree(folder, text(details, "tag"), context.journal)
-        self.unmount(access, context.journal)
-        own_mounts.remove_point(Path(text(details, "point")), context.journal)
-        place = Place.of(details)
-        if not place.own:
-            containers.remove_tree(
-                place,
-                libraries.library_folder(self._chosen.library),
-                text(details, "prefix"),
-                context,
-            )
-        return super().release(access, context)
+    def _detach(self, access: Access, context: ProvisionContext) -> None:
+        """As of every mount; nothing is removed from one that is found and does not answer."""
+        details, found = access.details, "tree" in access.details
+        if found and (trouble := self.trouble(Path(text(details, "tree")))):
+            raise BackendError(f"{trouble}: {details['tree']} was not removed")
+        super()._detach(access, context)
+        if not found and not (place := Place.of(details)).own:
+            library = libraries.library_folder(self._chosen.library)
+            containers.remove_tree(place, library, text(details, "prefix"), context)
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""

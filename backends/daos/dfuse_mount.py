@@ -28,14 +28,14 @@ from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.allowed import Form, one_of, plain
 from fsmatrix.backends.base import CacheMethod, Evidence, Preload, RunPlace, Settled
+from fsmatrix.backends.clusters.client_mounts import ClientMount, require_marker
 from fsmatrix.backends.daos import libraries
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.daos_backend import DaosBackend, require_seen
 from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import DATA, Journal
-from fsmatrix.backends.local import own_mounts, provenance
-from fsmatrix.backends.local.own_mounts import ClientMount, require_marker
+from fsmatrix.backends.local import own_mounts
 from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount, mounted_at, mounts
@@ -377,11 +377,9 @@ class DfuseNode(ClientMount, DaosBackend):
 
     @classmethod
     def workers(cls, access: Access) -> list[int]:
-        """The dfuse of the mount, and servers that run here."""
-        servers = super().workers(access)
-        if "point" in access.details:
-            return servers + own_mounts.client_processes(argv(access.details))
-        return servers + list(servers_of(text(access.details, "found")))
+        """The dfuse of the mount, ours or found, and servers that run here."""
+        found = access.details.get("found", "")
+        return [*super().workers(access), *(servers_of(str(found)) if found else ())]
 
     @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
@@ -391,26 +389,13 @@ class DfuseNode(ClientMount, DaosBackend):
             cls.revive(access)
         except BackendError as error:
             return Settled(False, time.monotonic() - began, {"waiting_for": str(error)})
-        client = provenance.settle(path_of(access), timeout - (time.monotonic() - began))
-        if not client.reached or "tree" in access.details:
-            return client
-        cluster = super().settle(access, timeout - (time.monotonic() - began))
-        seconds = time.monotonic() - began
-        return Settled(cluster.reached, seconds, {**client.state, **cluster.state})
+        settled = super().settle(access, timeout - (time.monotonic() - began))
+        return replace(settled, seconds=time.monotonic() - began)
 
     @classmethod
-    def health(cls, access: Access) -> list[str]:
-        """The mount has died or hangs; what is wrong with the pool."""
-        details = access.details
-        if "tree" in details:
-            trouble = own_mounts.mount_trouble(Path(text(details, "tree")), servers=True)
-            return [trouble] if trouble else []
-        point = Path(text(details, "point"))
-        if mounted_at(point) is None:
-            trouble = f"nothing is mounted at {point}"
-        else:
-            trouble = own_mounts.mount_trouble(point, servers=True)
-        return [*([trouble] if trouble else []), *super().health(access)]
+    def knows_cluster(cls, details: JsonObject) -> bool:
+        """Not of a mount that is found."""
+        return "tree" not in details
 
 
 def _require_library(access: Access) -> None:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from fsmatrix.backends.base import ProvisionContext, choose_hosts
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.clusters.levels import ClusterLevels
 from fsmatrix.backends.daos import tools
 from fsmatrix.backends.daos.tools import NAME, Client, Control, Member
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.results.evidence.stored import Json, JsonObject, Level, positive
+from fsmatrix.results.evidence.stored import Json, JsonObject, Level
 from fsmatrix.results.evidence.target import Placement
 from fsmatrix.results.units import PositiveSize
 
@@ -187,7 +188,6 @@ class DaosLevelOptions(BaseModel):
         return fitting[0] if len(fitting) == 1 else None
 
 
-ENTRY = "daos-pool"  # kind of journal entry
 Servers = Mapping[str, list[int]]  # failure domain of a server -> ranks of its engines
 
 
@@ -201,11 +201,14 @@ def servers_of(members: Iterable[Member]) -> Servers:
 
 
 @dataclass(frozen=True)
-class Levels:
+class Levels(ClusterLevels):
     """How a target's levels are made, and in which system."""
 
-    client: Client
+    entry = "daos-pool"
+    hosts = "servers"
+
     options: DaosLevelOptions
+    client: Client
 
     @property
     def control(self) -> Control:
@@ -213,17 +216,8 @@ class Levels:
         return Control(self.options.control, self.client.deadline)
 
     # -- before anything is made ------------------------------------------------------------
-    def refusal(self, level: Level) -> str:
-        """Why this level cannot be (empty: it can)."""
-        nodes = level.get("storage_nodes", 1)
-        if positive(nodes) is None:
-            return f"storage_nodes={nodes}: a level is a number of servers, 1 or more"
-        try:
-            if self.options.pools:
-                return self._prepared_refusal(level)
-            servers = servers_of(self.control.members())
-        except BackendError as error:
-            return str(error)
+    def _making_refusal(self, level: Level) -> str:
+        servers = servers_of(self.control.members())
         number = self._number(level, servers)
         if number <= len(servers) and servers:
             return ""
@@ -241,25 +235,17 @@ class Levels:
             return f"pool {prepared.pool} has {engines} engines: it does not lie on {nodes} servers"
         return ""
 
-    def required_consent(self) -> str:
-        """What the user must agree to before anything is made (empty: nothing, or agreed)."""
-        if self.options.pools or self.options.consent:
-            return ""
+    def _agreed_to(self) -> str:
         return (
-            "for each level a pool on drawn servers is made by dmg and destroyed again; nothing "
-            "that exists is changed, but the pool takes space and its load meets other pools on "
-            "these servers. `fsmatrix run --dry-run` prints every command; "
-            "options.levels.consent: true agrees"
+            "a pool on drawn servers is made by dmg and destroyed again; nothing that exists is "
+            "changed, but the pool takes space and its load meets other pools on these servers"
         )
 
-    def commands(self, level: Level, block_seed: str, label: str) -> list[str]:
-        """What making and destroying this level would tell the system, as one would type it."""
-        if self.options.pools:
-            return []
-        servers = self._drawn(level, block_seed)
+    def _commands(self, level: Level, block_seed: str, name: str) -> list[str]:
+        servers = self._of_level(level, block_seed)
         words = (
-            tools.creation(label, _ranks(servers), self._size(servers)),
-            tools.destruction(label),
+            tools.creation(name, _ranks(servers), self._size(servers)),
+            tools.destruction(name),
         )
         return [" ".join((tools.DMG, *line)) for line in words]
 
@@ -274,96 +260,63 @@ class Levels:
         fewest = sorted(len(ranks) for ranks in servers.values())[:number]
         return Shape(number, sum(fewest), None)
 
-    def _number(self, level: Level, servers: Servers) -> int:
-        given = positive(level.get("storage_nodes"))
-        return given or self.options.storage_nodes or max(1, len(servers))
-
-    def _drawn(self, level: Level, block_seed: str) -> Servers:
+    def _of_level(self, level: Level, block_seed: str) -> Servers:
         servers = servers_of(self.control.members())
-        return {
-            name: servers[name]
-            for name in choose_hosts(servers, self._number(level, servers), block_seed)
-        }
+        return {name: servers[name] for name in self._drawn(level, servers, block_seed)}
 
     def _size(self, servers: Servers) -> int:
         assert self.options.size_per_node is not None  # LevelOptions: no pools are named
         return int(self.options.size_per_node * len(servers))
 
-    # -- making -----------------------------------------------------------------------------
-    def make(self, level: Level, context: ProvisionContext) -> dict[str, Json]:
-        """Make it, journalled; facts of it, with "pool".  BackendError if impossible.
-
-        After a failure the journal entry stays, since the servers may have made it all the same.
-        """
-        reason = self.refusal(level) or self.required_consent()
-        if reason:
-            raise BackendError(reason)
-        prepared = self.options.prepared(level)
-        if prepared is not None:
-            return {"pool": prepared.pool, "made": False, "placement": {}}
-        label = context.new_name()
-        servers = self._drawn(level, context.block_seed)
+    # -- made and removed -------------------------------------------------------------------
+    def _make(self, level: Level, name: str, context: ProvisionContext) -> dict[str, Json]:
+        """After a failure the entry stays, since the servers may have made it all the same."""
+        servers = self._of_level(level, context.block_seed)
         ranks, size = _ranks(servers), self._size(servers)
-        facts: dict[str, Json] = {"name": label, "path": label, "control": self.options.control}
+        facts: dict[str, Json] = {"name": name, "path": name, "control": self.options.control}
         facts["deadline"] = self.client.deadline
-        entry = context.journal.begin(ENTRY, target=context.target, **facts)
-        context.progress(" ".join(tools.creation(label, ranks, size)))
+        entry = context.journal.begin(self.entry, target=context.target, **facts)
+        context.progress(" ".join(tools.creation(name, ranks, size)))
         try:
-            pool = self.control.create(label, ranks, size)
+            pool = self.control.create(name, ranks, size)
         except tools.DaosError as error:
             if tools.fault_of(error) == tools.TAKEN:
                 context.journal.end(entry)
             raise
         context.journal.confirm(entry, uuid=pool.uuid)
+        placement = Placement(hosts=tuple(sorted(servers)), ranks=tuple(pool.tgt_ranks))
         return {
             **facts,
-            "pool": label,
-            "made": True,
             "uuid": pool.uuid,
-            "placement": Placement(
-                hosts=tuple(sorted(servers)), ranks=tuple(pool.tgt_ranks)
-            ).document(),
+            "placement": placement.document(),
             "tier_bytes_per_rank": pool.tier_bytes,
         }
+
+    @classmethod
+    def remove(cls, facts: JsonObject) -> bool:
+        """Destroy the pool that a journal entry tells of; False if there is none.
+
+        BackendError, with nothing done, if another pool is called so than the one with the
+        recorded UUID.  Without one (a crash while it was made) the label, which holds random
+        digits, is proof.
+        """
+        label, control = str(facts["name"]), str(facts["control"])
+        if not tools.is_own(label) or not FILE.fullmatch(control):
+            raise BackendError(
+                f"{label!r}, {control!r}: not a record that the suite writes: nothing was destroyed"
+            )
+        by = Control(control, tools.recorded_deadline(facts))
+        pool, uuid = by.pool(label), str(facts.get("uuid", ""))
+        if pool is None:
+            return False
+        if uuid and pool.uuid != uuid:
+            raise BackendError(
+                f"pool {label} is another one ({pool.uuid}) than the suite's ({uuid}): "
+                "not destroyed"
+            )
+        by.destroy(pool.uuid)
+        return True
 
 
 def _ranks(servers: Servers) -> list[int]:
     return sorted(rank for of_server in servers.values() for rank in of_server)
-
-
-def release(made: JsonObject, context: ProvisionContext) -> None:
-    """Destroy a pool that `make` made; a prepared pool stays."""
-    if made["made"]:
-        destroy_recorded(made)
-        context.journal.end_all(ENTRY, name=made["name"])
-
-
-def finish(context: ProvisionContext) -> None:
-    """Destroy what a failed `make` or `release` of this process left."""
-    for entry in context.journal.pending(ENTRY, target=context.target):
-        if entry.is_own:
-            destroy_recorded(entry.facts)
-            context.journal.end(entry)
-
-
-def destroy_recorded(facts: JsonObject) -> bool:
-    """Destroy the pool that a journal entry tells of; False if there is none.
-
-    BackendError, with nothing done, if another pool is called so than the one with the recorded
-    UUID.  Without one (a crash while it was made) the label, which holds random digits, is proof.
-    """
-    label, control = str(facts["name"]), str(facts["control"])
-    if not tools.is_own(label) or not FILE.fullmatch(control):
-        raise BackendError(
-            f"{label!r}, {control!r}: not a record that the suite writes: nothing was destroyed"
-        )
-    by = Control(control, tools.recorded_deadline(facts))
-    pool, uuid = by.pool(label), str(facts.get("uuid", ""))
-    if pool is None:
-        return False
-    if uuid and pool.uuid != uuid:
-        raise BackendError(
-            f"pool {label} is another one ({pool.uuid}) than the suite's ({uuid}): not destroyed"
-        )
-    by.destroy(pool.uuid)
-    return True

@@ -70,12 +70,12 @@ class DaosDfs(daos_backend.DaosBackend):
             library=library,
         )
 
-    def release(self, access: Access, context: ProvisionContext) -> None:
+    def _detach(self, access: Access, context: ProvisionContext) -> None:
         """Remove the directory in a container that is given; else as of every backend on DAOS."""
         dfs, place = expect(access, DfsAccess), Place.of(access.details)
         if not place.own:
             containers.remove_tree(place, dfs.library, dfs.prefix, context)
-        super().release(access, context)
+        super()._detach(access, context)
 
     def finish(self, context: ProvisionContext) -> None:
         """Remove what a failed provision or release of this process left."""
@@ -158,11 +158,11 @@ class DaosObjects(daos_backend.DaosBackend):
             oclass=chosen.oclass,
         )
 
-    def release(self, access: Access, context: ProvisionContext) -> None:
+    def _detach(self, access: Access, context: ProvisionContext) -> None:
         """Destroy what runs left, and the container of the attachment."""
         place = Place.of(access.details)
         containers.destroy_of_run(place.client, place.pool, place.container)
-        super().release(access, context)
+        super()._detach(access, context)
 
     def describe(self, access: Access) -> dict[str, Json]:
         """As of every backend on DAOS; the object class is what programs are told."""

@@ -16,7 +16,7 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -227,6 +227,13 @@ class Journal:
         """End what is `pending` of this kind and with these facts."""
         for entry in self.pending(kind, **facts):
             self.end(entry)
+
+    def undo_own(self, kind: str, target: str, undo: Callable[[JsonObject], object]) -> None:
+        """Undo, by their facts, what this process made of a kind for a target; end the entries."""
+        for entry in self.pending(kind, target=target):
+            if entry.is_own:
+                undo(entry.facts)
+                self.end(entry)
 
     def pending(self, kind: str | None = None, **facts: Json) -> list[Entry]:
         """Entries without an end, oldest first; only those of `kind` and with these facts."""

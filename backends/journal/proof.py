@@ -351,6 +351,20 @@ class Kind:
     ends_with_boot: bool = False
 
 
+def kind_on_servers(stage: Stage, remove: Callable[[Facts], bool], done: str) -> Kind:
+    """Of what is on servers, where it outlives a boot of this machine.
+
+    `remove` looks itself whether it is what was made; False if there was nothing.  `done`: what
+    is said then, with {names} of facts.
+    """
+
+    def undo(facts: Facts, same_boot: bool) -> str:
+        del same_boot
+        return done.format_map(facts) if remove(facts) else ""
+
+    return Kind(stage, of_server_thing, undo)
+
+
 # values are instances of Kind
 KINDS: Registry[Any] = Registry(
     "fsmatrix.journal",

@@ -40,6 +40,7 @@ from fsmatrix.backends.testbed.home import (
 )
 from fsmatrix.results.evidence.stored import Json, JsonObject, Scalar
 from fsmatrix.results.process import boot_id
+from fsmatrix.results.registry import Registry
 
 LEFT = "left alone: "  # begins a sentence of what could not be undone
 _UNTOLD = ("complete", "id", "made")  # entries of bed.json that are not in a bed's status
@@ -387,6 +388,17 @@ class StorageTestbed(BaseTestbed[StorageOptionsT]):
     def offer(self, what: str) -> str:
         """What a backend asks for by its `testbed_options`."""
         return str(getattr(self, what))
+
+
+# The beds of storage systems by name, which is what `Backend.testbed` says; other packages add
+# theirs by the entry-point group.
+
+
+BUILTIN: dict[str, str] = {
+    "ceph": "fsmatrix.backends.testbed.ceph_testbed:CephTestbed",
+    "daos": "fsmatrix.backends.testbed.daos_testbed:DaosTestbed",
+}
+TESTBEDS: Registry[StorageTestbed[Any]] = Registry("fsmatrix.testbeds", BUILTIN, "test bed")
 
 
 # Undo what a bed's journal names, and nothing else: parts of every bed's `end`.

@@ -13,10 +13,11 @@ from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.facts import Group, balance_groups, evenness, groups_in
-from fsmatrix.backends.ceph.levelstate import Redundancy, parse_redundancy, placement_refusal
+from fsmatrix.backends.ceph.levelstate import placement_groups, placement_refusal
 from fsmatrix.backends.testbed.base import StorageOptions
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.results.evidence.stored import Json
+from fsmatrix.results.evidence.target import Redundancy, parse_redundancy
 from fsmatrix.results.units import PositiveSize
 
 GIB = 1 << 30
@@ -114,7 +115,7 @@ class CephTestbedOptions(StorageOptions):
         """pg_num of a data pool: a power of two, so that all groups are of one size."""
         if self.pg_num is not None:
             return self.pg_num
-        return self.copies.placement_groups(self.osds)
+        return placement_groups(self.copies, self.osds)
 
     def node_of(self, osd: int) -> int:
         """Node 1, 2... that holds OSD 0, 1..."""

@@ -109,6 +109,49 @@ def deployment_of(environment: JsonObject) -> Deployment:
     return read(Deployment, stored, "environment.target.deployment")
 
 
+# How copies are kept, as the coordinate `redundancy` and the options of clusters write it.
+
+
+@dataclass(frozen=True)
+class Redundancy:
+    """Copies (`k` = 0: replicated, `size` of them) or an erasure code k+m."""
+
+    size: int  # failure domains that a piece of data needs
+    k: int = 0
+    m: int = 0
+
+    @property
+    def erasure_coded(self) -> bool:
+        """Whether data is coded rather than copied."""
+        return self.k > 0
+
+    @property
+    def copies(self) -> int:
+        """Copies of what must be replicated anyway (metadata): bears as many losses as data."""
+        return self.m + 1 if self.k else self.size
+
+
+def parse_redundancy(text: str) -> Redundancy:
+    """Of "size=3" or "ec=2+1"; ValueError for anything else."""
+    if match := re.fullmatch(r"size=([1-9][0-9]?)", text):
+        return Redundancy(int(match[1]))
+    if match := re.fullmatch(r"ec=([1-9][0-9]?)\+([1-9][0-9]?)", text):
+        k, m = int(match[1]), int(match[2])
+        if k < 2:
+            raise ValueError(f"redundancy {text!r}: an erasure code needs k >= 2")
+        return Redundancy(k + m, k, m)
+    raise ValueError(f"redundancy {text!r}: write size=1, size=3 or ec=2+1")
+
+
+def redundancy_of(redundancy: Redundancy) -> Deployment:
+    """As facts, of a system whose servers compute an erasure code."""
+    if redundancy.erasure_coded:
+        return Deployment(redundancy=f"EC {redundancy.k}+{redundancy.m}", ec_encoder=SERVER)
+    if redundancy.size == 1:
+        return Deployment(redundancy=NONE, failure_domain=NONE, ec_encoder=NONE)
+    return Deployment(redundancy=f"replica {redundancy.size}", ec_encoder=NONE)
+
+
 def stored_bytes(redundancy: str) -> float | None:
     """Bytes stored for each byte of a client; None for a text that is no known redundancy."""
     if redundancy == NONE:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from fsmatrix.backends.base import Backend, SpeedEstimate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.player import base, player
+from fsmatrix.backends.testbed.base import TESTBEDS
 from fsmatrix.results.evidence.stored import Json, JsonObject, Level
 from fsmatrix.results.files.safefile import write_whole
 from fsmatrix.results.record import canonical_json
@@ -25,7 +26,7 @@ from fsmatrix.suite.campaign.campaign import CacheState, Count, Target, Workload
 from fsmatrix.suite.campaign.check import describe, validate
 from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.campaign.yamlio import KeyPath, Problem, flatten
-from fsmatrix.suite.cases.target import SYSTEMS, PlannedTestbed, assumed, levels_of, placeholders
+from fsmatrix.suite.cases.target import PlannedTestbed, assumed, levels_of, placeholders
 from fsmatrix.suite.cases.target import TargetMember as TargetMember
 from fsmatrix.suite.engines.base import Engine, EngineError, EngineKind
 from fsmatrix.suite.registry import ENGINES, Lookup, Registries
@@ -240,7 +241,7 @@ def _testbed(
     if clash:
         message = f"options.{clash[0]} comes from the test bed: leave it out"
         return None, [settings.tree.problem(path, message)]
-    kind = SYSTEMS[backend.testbed].Options
+    kind = TESTBEDS.load(backend.testbed).Options
     options, wrong = validate(kind, target.testbed or {}, settings.tree, path)
     if options is None:
         return None, wrong

@@ -23,12 +23,11 @@ from fsmatrix.backends.base import (
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system.files import expand
 from fsmatrix.backends.system.mounts import mount_of
-from fsmatrix.backends.testbed.base import StorageOptions, StorageTestbed
-from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
-from fsmatrix.backends.testbed.daos_testbed import DaosTestbed
+from fsmatrix.backends.testbed.base import LEFT, TESTBEDS, StorageOptions, StorageTestbed
 from fsmatrix.results.evidence.stored import JsonObject, Level, LevelValue, Scalar
 from fsmatrix.results.evidence.target import MEMORY_TYPES
 from fsmatrix.results.process import Process
+from fsmatrix.results.registry import BrokenEntry
 from fsmatrix.suite.campaign.campaign import Target
 
 # Targets on a test bed: a real system of this machine, brought up anew for each attachment.
@@ -36,7 +35,6 @@ from fsmatrix.suite.campaign.campaign import Target
 
 FOLDER = "bed"  # and whose it is (`folder`), in a target's state directory
 _OWNER = re.compile(r"(?P<boot>[0-9a-f-]{36})-(?P<pid>\d+)-(?P<start>\d+)", re.ASCII)
-SYSTEMS: Mapping[str, type[StorageTestbed[Any]]] = {"ceph": CephTestbed, "daos": DaosTestbed}
 UNKNOWN = "testbed"  # stands for what only a bed that is up can tell
 # options of a backend on a cluster that is the suite's own, unless the user says otherwise
 OWN_CLUSTER: Mapping[str, bool] = {"drop_server_caches": True}
@@ -55,7 +53,7 @@ class PlannedTestbed:
     @property
     def system(self) -> type[StorageTestbed[Any]]:
         """What is brought up."""
-        return SYSTEMS[self.backend.testbed]
+        return TESTBEDS.load(self.backend.testbed)
 
     def at(self, level: Level) -> StorageOptions:
         """The bed at a level of the cluster factors; BackendError if there is none such."""
@@ -137,7 +135,7 @@ def assumed(backend: type[Backend]) -> dict[str, bool]:
 
 def placeholders(backend: type[Backend]) -> dict[str, str]:
     """For planning, where no bed is up yet."""
-    paths = SYSTEMS[backend.testbed].paths if backend.testbed else frozenset()
+    paths = TESTBEDS.load(backend.testbed).paths if backend.testbed else frozenset()
     asked = backend.testbed_options.items()
     return {option: f"/{UNKNOWN}" if what in paths else UNKNOWN for option, what in asked}
 
@@ -159,8 +157,11 @@ def down_all(state: Path) -> Iterator[str]:
             continue
         conductor = Process(int(owner["pid"]), int(owner["start"]), owner["boot"])
         if not conductor.runs:
-            for system in SYSTEMS.values():
-                yield from system.down(place)
+            for name in TESTBEDS.names():
+                try:
+                    yield from TESTBEDS.load(name).down(place)
+                except BrokenEntry as error:
+                    yield f"{LEFT}{place}, if it is of that system: {error}"
 
 
 @dataclass(frozen=True)

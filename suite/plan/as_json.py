@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import fsmatrix
-from fsmatrix.backends.ceph.deployment import redundancy_of
-from fsmatrix.backends.ceph.levelstate import parse_redundancy
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.audits.fairness import Fairness, fairness
 from fsmatrix.results.evidence.stored import JsonObject, Level
-from fsmatrix.results.evidence.target import NAMES, Deployment
+from fsmatrix.results.evidence.target import (
+    NAMES,
+    Deployment,
+    parse_redundancy,
+    redundancy_of,
+)
 from fsmatrix.results.record import canonical_json
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.cases.cases import Planned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
 
 from fsmatrix.backends.ceph.bindings.librados import Cluster, IoCtx
@@ -11,6 +12,15 @@ from tests.backends.playing import PlayerPlace
 
 OBJECT = 1 << 16  # bytes
 DRIVER_NAMES = ("rados", "cephfs")
+
+
+def get_xattr(context: IoCtx, name: str, attribute: str) -> bytes:
+    """An attribute of an object, by librados; the suite itself reads none."""
+    buffer = ctypes.create_string_buffer(1 << 16)
+    words = (name.encode(), attribute.encode(), buffer, ctypes.c_size_t(len(buffer)))
+    size = context._library.rados_getxattr(context._handle, *words)
+    assert size >= 0, (name, attribute, size)
+    return buffer.raw[:size]
 
 
 def lines(**values: object) -> str:

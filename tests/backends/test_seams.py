@@ -9,6 +9,7 @@ from types import FunctionType
 
 import pytest
 
+from fsmatrix.backends import clusters
 from fsmatrix.backends.access import DfsAccess, PathAccess, expect
 from fsmatrix.backends.base import BUILTIN, Backend, NodeSide, load
 from fsmatrix.backends.ceph.bindings.capi import CephError, harmless
@@ -82,11 +83,20 @@ MOST_HOOKS = 25  # that a backend may override
 
 
 def hooks() -> dict[str, list[str]]:
-    """What a backend may override -> the classes of the built-in ones that do so themselves."""
+    """What a backend may override -> the classes of the built-in ones that do so themselves.
+
+    What a base of all clusters does is done by each kind of cluster.
+    """
     kinds = {kind for name in BUILTIN for kind in load(name).__mro__} - {*Backend.__mro__}
+    said = {
+        kind: [each.__name__ for each in kinds if kind in each.__bases__]
+        if kind.__module__.startswith(clusters.__name__)
+        else [kind.__name__]
+        for kind in kinds
+    }
     methods = {**vars(NodeSide), **vars(Backend)}.items()
     return {
-        name: sorted(kind.__name__ for kind in kinds if name in vars(kind))
+        name: sorted({each for kind in kinds if name in vars(kind) for each in said[kind]})
         for name, value in methods
         if isinstance(value, FunctionType | classmethod | property)
         and not (name.startswith("_") or getattr(value, "__final__", False))

@@ -19,8 +19,9 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.base import BACKENDS, Backend
+from fsmatrix.backends.base import BACKENDS, Backend, SpeedEstimate
 from fsmatrix.backends.journal.proof import KINDS, Kind, NotProvenOurs
+from fsmatrix.backends.testbed.base import TESTBEDS, StorageTestbed
 from fsmatrix.results.audits import AUDITS, run_audits
 from fsmatrix.results.audits.base import Audit
 from fsmatrix.results.files.runfile import read_run, write_run
@@ -82,6 +83,20 @@ def test_journal(name: str) -> None:
     assert isinstance(kind, Kind)
     with pytest.raises((KeyError, NotProvenOurs)):  # an entry without facts proves nothing
         kind.proof({}, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", TESTBEDS.names())
+def test_testbed(name: str) -> None:
+    kind = TESTBEDS.load(name)
+    assert issubclass(kind, StorageTestbed)
+    assert refuses_unknown_options(kind.Options)
+    tags = [TESTBEDS.load(other).kind.tag for other in TESTBEDS.names()]
+    assert tags.count(kind.kind.tag) == 1  # `down` knows by it whose directory it is
+    options = kind.Options()
+    assert {*kind.factors, "network"} <= set(kind.attributes(options))
+    assert kind.pace(options, SpeedEstimate()).attach > 0
+    speaks = [each for each in BACKENDS.names() if BACKENDS.load(each).testbed == name]
+    assert speaks, "no backend works on it"
 
 
 @pytest.mark.parametrize("name", WORKLOADS.names())

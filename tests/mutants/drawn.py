@@ -32,6 +32,7 @@ LEFT_OUT = LeftOut(
         "backends/ceph/treetool.py",
         "backends/ceph/rados.py",
         "backends/ceph/rollback.py",
+        "backends/clusters/",
         "backends/daos/bindings.py",
         "backends/daos/containers.py",
         "backends/daos/native.py",

@@ -36,6 +36,7 @@ FOUND = [
             ("backend", "scratch"),
             ("backend", "bucket"),
             ("journal", "acme-bucket"),
+            ("testbed", "buckets"),
             ("workload", "dd"),
             ("engine", "dd"),
             ("format", "dd"),
@@ -200,6 +201,21 @@ def test_access_and_journal_entry_of_its_own(site: Path, tmp_path: Path) -> None
     assert os.listdir(buckets) == ["fsmatrix-theirs"]
     (kept,) = [Store.open(out).read(run_id) for run_id in Store.open(out).ids()]
     assert kept.phases[0].bytes.tolist() == [MIB]
+
+
+def test_a_test_bed(site: Path, tmp_path: Path) -> None:
+    """It comes up for the attachment, and goes with all in it."""
+    (tmp_path / "bed.yaml").write_text(
+        "campaign: bed\nlauncher: mpirun\nrepetitions: 1\nsettle: {timeout: 1s}\n"
+        "targets: {bucket: {backend: bucket, testbed: {nodes: 1}}}\n"
+        "workloads: {dd: {workload: dd, cache: warm, options: {bytes_per_node: 1MiB}}}\n"
+    )
+    out = tmp_path / "out"
+    fsmatrix(site, "run", tmp_path / "bed.yaml", "-o", out, "--quiet", "--no-report")
+    (kept,) = [Store.open(out).read(run_id) for run_id in Store.open(out).ids()]
+    assert kept.phases[0].bytes.tolist() == [MIB]
+    assert kept.coordinates["storage_nodes"] == 1
+    assert list(out.glob("state/*/bed-*")) == []
 
 
 def test_import_format(site: Path) -> None:

@@ -61,7 +61,6 @@ _SIGNATURES: dict[str, dict[str, tuple[Any, list[Any]]]] = {
         "rados_connect": (c_int, [c_void_p]),
         "rados_shutdown": (None, [c_void_p]),
         "rados_cluster_fsid": (c_int, [c_void_p, c_char_p, c_size_t]),
-        "rados_pool_lookup": (ctypes.c_int64, [c_void_p, c_char_p]),
         "rados_buffer_free": (None, [c_void_p]),
         "rados_mon_command": (c_int, [c_void_p, *_COMMAND]),
         "rados_mgr_command": (c_int, [c_void_p, *_COMMAND]),
@@ -76,8 +75,6 @@ _SIGNATURES: dict[str, dict[str, tuple[Any, list[Any]]]] = {
         "rados_remove": (c_int, [c_void_p, c_char_p]),
         "rados_trunc": (c_int, [c_void_p, c_char_p, c_uint64]),
         "rados_stat": (c_int, [c_void_p, c_char_p, POINTER(c_uint64), POINTER(ctypes.c_long)]),
-        "rados_getxattr": (c_int, [c_void_p, c_char_p, c_char_p, c_void_p, c_size_t]),
-        "rados_setxattr": (c_int, [c_void_p, c_char_p, c_char_p, c_char_p, c_size_t]),
         "rados_nobjects_list_open": (c_int, [c_void_p, POINTER(c_void_p)]),
         "rados_nobjects_list_next": (
             c_int, [c_void_p, POINTER(c_char_p), POINTER(c_char_p), POINTER(c_char_p)]),

@@ -36,7 +36,6 @@ T = TypeVar("T")
 ALL_NAMESPACES = "\x01"  # LIBRADOS_ALL_NSPACES: for listing only
 LISTED = 256  # names per call
 IN_FLIGHT = 64  # removals at once
-_XATTR_SIZE = 65536
 
 
 class Caller(Protocol):
@@ -146,26 +145,6 @@ class IoCtx:
         self._call(
             self._name("truncate", name),
             lambda: self._library.rados_trunc(self._handle, os.fsencode(name), size),
-        )
-
-    def get_xattr(self, name: str, attribute: str) -> bytes:
-        """An attribute's value; CephError with ENODATA if it has none of that name."""
-        buffer = ctypes.create_string_buffer(_XATTR_SIZE)
-        size = self._call(
-            self._name(f"get {attribute} of", name),
-            lambda: self._library.rados_getxattr(
-                self._handle, os.fsencode(name), attribute.encode(), buffer, len(buffer)
-            ),
-        )
-        return buffer.raw[:size]
-
-    def set_xattr(self, name: str, attribute: str, value: bytes) -> None:
-        """Set an attribute; makes the object if it is not there."""
-        self._call(
-            self._name(f"set {attribute} of", name),
-            lambda: self._library.rados_setxattr(
-                self._handle, os.fsencode(name), attribute.encode(), value, len(value)
-            ),
         )
 
     def remove(self, name: str) -> None:
@@ -435,14 +414,6 @@ class Cluster:
         code = self._library.rados_conf_get(self._handle, name.encode(), buffer, len(buffer))
         self._check(f"Ceph option {name}", code)
         return buffer.value.decode()
-
-    def pool_id(self, name: str) -> int:
-        """The number of a pool; CephError with ENOENT if there is none."""
-        what = f"pool {name}"
-        code = self.call(
-            what, lambda: int(self._library.rados_pool_lookup(self._handle, name.encode()))
-        )
-        return self._check(what, code)
 
     def ioctx(self, pool: str, namespace: str = "") -> IoCtx:
         """A pool for reading and writing objects in one namespace."""

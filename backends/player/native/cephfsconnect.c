@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fsm_ceph.h"
 #include "fsm_cephfs.h"
 
 #define CALLS fsm_cephfs_calls
 #define LIBRARY "libcephfs.so.2"
 #define PACKAGE "libcephfs2"
-#define TIMEOUT "10" /* seconds; Ceph's own is 300 */
 #define SYMBOL(name, result, arguments) {"ceph_" #name, (void **)&CALLS.name},
 
 struct fsm_cephfs_calls fsm_cephfs_calls;
@@ -17,13 +17,13 @@ struct fsm_cephfs_calls fsm_cephfs_calls;
 static int load(void)
 {
     const struct fsm_symbol symbols[] = {FSM_CEPHFS_CALLS(SYMBOL)};
-    return fsm_load(LIBRARY, PACKAGE, symbols, sizeof symbols / sizeof *symbols);
+    return FSM_LOAD(LIBRARY, PACKAGE, symbols);
 }
 
 static int load_nonblocking(void)
 {
     const struct fsm_symbol symbols[] = {FSM_CEPHFS_NONBLOCKING_CALLS(SYMBOL)};
-    return fsm_load(LIBRARY, PACKAGE, symbols, sizeof symbols / sizeof *symbols);
+    return FSM_LOAD(LIBRARY, PACKAGE, symbols);
 }
 
 /* depth_by=library: only by the library's nonblocking calls; threads: never by them; not given:
@@ -45,47 +45,19 @@ static int choose_depth(struct cephfs *cephfs)
     return error;
 }
 
-static int set(struct cephfs *cephfs, const char *option, const char *value)
-{
-    int result = CALLS.conf_set(cephfs->mount, option, value);
-    return result < 0 ? fsm_explain(-result, "Ceph does not take %s=%s: %s", option, value,
-                                    strerror(-result))
-                      : 0;
-}
-
-/* Configuration: the file, then ours, then the user's options. */
-static int configure(struct cephfs *cephfs)
-{
-    const char *conf = fsm_root_value(&cephfs->root, "conf");
-    const char *keyring = fsm_root_value(&cephfs->root, "keyring");
-    int result = CALLS.conf_read_file(cephfs->mount, *conf ? conf : NULL);
-    if (result < 0 && (*conf || result != -ENOENT))
-        return fsm_explain(-result, "configuration %s cannot be read: %s",
-                           *conf ? conf : "of Ceph", strerror(-result));
-    int error = set(cephfs, "client_mount_timeout", TIMEOUT);
-    if (!error)
-        error = set(cephfs, "rados_mon_op_timeout", TIMEOUT);
-    if (!error && *keyring)
-        error = set(cephfs, "keyring", keyring);
-    for (size_t i = 0; !error && i < cephfs->root.count; i++) {
-        const char *option = fsm_root_option(&cephfs->root, i);
-        if (option)
-            error = set(cephfs, option, cephfs->root.lines[i].value);
-    }
-    return error;
-}
-
 static int join(struct cephfs *cephfs)
 {
-    const char *user = fsm_root_value(&cephfs->root, "user");
+    static const struct fsm_ceph_setting no_more[] = {{NULL, NULL}};
+    const char *user = fsm_ceph_user(&cephfs->root);
     const char *name = fsm_root_value(&cephfs->root, "filesystem");
     const char *path = fsm_root_value(&cephfs->root, "path");
-    int result = CALLS.create(&cephfs->mount, *user ? user : "admin");
+    int result = CALLS.create(&cephfs->mount, user);
     if (result < 0) {
         cephfs->mount = NULL;
-        return fsm_explain(-result, "libcephfs cannot be set up: %s", strerror(-result));
+        return fsm_explain(-result, "libcephfs cannot be set up: %m");
     }
-    int error = configure(cephfs);
+    const struct fsm_ceph_client client = {cephfs->mount, CALLS.conf_read_file, CALLS.conf_set};
+    int error = fsm_ceph_configure(&client, &cephfs->root, no_more);
     if (error)
         return error;
     result = *name ? CALLS.select_filesystem(cephfs->mount, name) : 0;
@@ -93,9 +65,8 @@ static int join(struct cephfs *cephfs)
         result = CALLS.mount(cephfs->mount, *path ? path : "/");
     if (result < 0)
         return fsm_explain(-result, "CephFS %s, directory %s, cannot be mounted as client.%s "
-                           "(conf %s): %s", *name ? name : "(default)", *path ? path : "/",
-                           *user ? user : "admin", fsm_root_value(&cephfs->root, "conf"),
-                           strerror(-result));
+                           "(conf %s): %m", *name ? name : "(default)", *path ? path : "/", user,
+                           fsm_root_value(&cephfs->root, "conf"));
     cephfs->mounted = true;
     if (cephfs->nonblocking)
         cephfs->perms = CALLS.mount_perms(cephfs->mount);

@@ -24,21 +24,13 @@
 
 struct fsm_dfs_calls fsm_dfs_calls;
 
-static int load_from(const char *folder, const char *library, const struct fsm_symbol *symbols,
-                     size_t count)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s%s%s", folder, *folder ? "/" : "", library);
-    return fsm_load(path, PACKAGE, symbols, count);
-}
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 #define DAOS(name, result, arguments) {"daos_" #name, (void **)&CALLS.daos_##name},
 #define DAOS_2(name, result, arguments) {"daos_" #name "2", (void **)&CALLS.daos_##name},
 #define DFS(name, result, arguments) {"dfs_" #name, (void **)&CALLS.dfs_##name},
 
 static int load(const char *folder)
 {
+    char libdaos[4096], libdfs[4096];
     const struct fsm_symbol daos[] = {FSM_DAOS_CALLS(DAOS)};
     const struct fsm_symbol numbered[] = {FSM_DAOS_CALLS_2(DAOS_2)};
     const struct fsm_symbol plain[] = {FSM_DAOS_CALLS_2(DAOS)};
@@ -46,11 +38,13 @@ static int load(const char *folder)
     /* or clients write a log to standard output, and notes to standard error */
     setenv("D_LOG_FILE", "/dev/null", 0);
     setenv("DD_STDERR", "CRIT", 0);
-    int error = load_from(folder, "libdaos.so.2", daos, COUNT(daos));
-    if (!error && load_from(folder, "libdaos.so.2", numbered, COUNT(numbered)) != 0)
-        error = load_from(folder, "libdaos.so.2", plain, COUNT(plain));
+    snprintf(libdaos, sizeof libdaos, "%s%slibdaos.so.2", folder, *folder ? "/" : "");
+    snprintf(libdfs, sizeof libdfs, "%s%slibdfs.so", folder, *folder ? "/" : "");
+    int error = FSM_LOAD(libdaos, PACKAGE, daos);
+    if (!error && FSM_LOAD(libdaos, PACKAGE, numbered) != 0)
+        error = FSM_LOAD(libdaos, PACKAGE, plain);
     if (!error)
-        error = load_from(folder, "libdfs.so", dfs, COUNT(dfs));
+        error = FSM_LOAD(libdfs, PACKAGE, dfs);
     if (!error)
         fsm_forget();
     return error;

@@ -19,7 +19,7 @@ struct fsm_symbol {
     void **place;
 };
 
-/* Keep a reason for fsm_explanation(); returns `error`. */
+/* Keep a reason for fsm_explanation(), %m: the words of `error`; returns `error`. */
 int fsm_explain(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *fsm_explanation(void); /* the last reason of this thread, or NULL */
 void fsm_forget(void);
@@ -35,5 +35,8 @@ const char *fsm_root_option(const struct fsm_root *root, size_t i);
 /* Open a library for good and find symbols of it; 0 or ELIBACC, explained. */
 int fsm_load(const char *library, const char *package, const struct fsm_symbol *symbols,
              size_t count);
+/* The same, of an array. */
+#define FSM_LOAD(library, package, symbols)                                                   \
+    fsm_load(library, package, symbols, sizeof(symbols) / sizeof *(symbols))
 
 #endif

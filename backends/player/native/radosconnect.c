@@ -7,15 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fsm_ceph.h"
 #include "fsm_rados.h"
-#include "fsm_root.h"
 
 #define CALLS fsm_rados_calls
 #define DEFAULT_OBJECT_SIZE (4u << 20)
 #define LEAST_OBJECT_SIZE 4096u
 #define MOST_OBJECT_SIZE (1ull << 30)
 #define MOST_PARTS 4096u
-#define TIMEOUT "10" /* seconds; Ceph's own is 300 */
 #define LEAST_KEPT (128u << 10) /* from here on malloc takes memory from the kernel each time */
 #define MOST_KEPT (512u << 20)  /* bytes that malloc may keep for later */
 
@@ -28,51 +27,21 @@ static int load(void)
         FSM_RADOS_CALLS(FSM_SYMBOL)
 #undef FSM_SYMBOL
     };
-    return fsm_load("librados.so.2", "librados2", symbols, sizeof symbols / sizeof *symbols);
+    return FSM_LOAD("librados.so.2", "librados2", symbols);
 }
 
-static int set(struct rados *rados, const char *option, const char *value)
+/* librados holds operations back above 1024 of them or 100 MiB, behind our back, if not told. */
+static int configure(const struct rados *rados, const struct fsm_config *config)
 {
-    int result = CALLS.conf_set(rados->cluster, option, value);
-    return result < 0 ? fsm_explain(-result, "Ceph does not take %s=%s: %s", option, value,
-                                    strerror(-result))
-                      : 0;
-}
-
-static int set_number(struct rados *rados, const char *option, uint64_t value)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%" PRIu64, value);
-    return set(rados, option, text);
-}
-
-/* Configuration: the file, then ours, then the user's options. */
-static int configure(struct rados *rados, const struct fsm_config *config)
-{
-    const char *conf = fsm_root_value(rados->root, "conf");
-    const char *keyring = fsm_root_value(rados->root, "keyring");
-    const uint64_t most = (uint64_t)config->threads * config->depth;
-    int result = CALLS.conf_read_file(rados->cluster, *conf ? conf : NULL);
-    if (result < 0 && (*conf || result != -ENOENT))
-        return fsm_explain(-result, "configuration %s cannot be read: %s",
-                           *conf ? conf : "of Ceph", strerror(-result));
-    int error = set(rados, "rados_mon_op_timeout", TIMEOUT);
-    if (!error)
-        error = set(rados, "client_mount_timeout", TIMEOUT);
-    /* else librados holds operations back above 1024 of them or 100 MiB, behind our back */
-    if (!error)
-        error = set_number(rados, "objecter_inflight_ops", 1024 + 2 * most * rados->parts);
-    if (!error)
-        error = set_number(rados, "objecter_inflight_op_bytes",
-                           (128ull << 20) + 2 * most * config->max_op_bytes);
-    if (!error && *keyring)
-        error = set(rados, "keyring", keyring);
-    for (size_t i = 0; !error && i < rados->root->count; i++) {
-        const char *option = fsm_root_option(rados->root, i);
-        if (option)
-            error = set(rados, option, rados->root->lines[i].value);
-    }
-    return error;
+    char operations[24], bytes[24];
+    const struct fsm_ceph_client client = {rados->cluster, CALLS.conf_read_file, CALLS.conf_set};
+    const struct fsm_ceph_setting more[] = {{"objecter_inflight_ops", operations},
+                                            {"objecter_inflight_op_bytes", bytes},
+                                            {NULL, NULL}};
+    const uint64_t twice = 2 * (uint64_t)config->threads * config->depth, spare = 128u << 20;
+    snprintf(operations, sizeof operations, "%" PRIu64, 1024 + twice * rados->parts);
+    snprintf(bytes, sizeof bytes, "%" PRIu64, spare + twice * config->max_op_bytes);
+    return fsm_ceph_configure(&client, rados->root, more);
 }
 
 static int read_root(struct rados *rados, const struct fsm_config *config)
@@ -104,22 +73,19 @@ static int read_root(struct rados *rados, const struct fsm_config *config)
 static int join(struct rados *rados, const struct fsm_config *config)
 {
     char user[256];
-    const char *name = fsm_root_value(rados->root, "user");
-    name = *name ? name : "admin";
-    snprintf(user, sizeof user, "client.%s", name);
+    snprintf(user, sizeof user, "client.%s", fsm_ceph_user(rados->root));
     int result = CALLS.create2(&rados->cluster, "ceph", user, 0);
     if (result < 0) {
         rados->cluster = NULL;
-        return fsm_explain(-result, "librados cannot be set up for user %s: %s", user,
-                           strerror(-result));
+        return fsm_explain(-result, "librados cannot be set up for user %s: %m", user);
     }
     int error = configure(rados, config);
     if (error)
         return error;
     result = CALLS.connect(rados->cluster);
     if (result < 0)
-        return fsm_explain(-result, "no connection to the Ceph cluster as %s (conf %s): %s", user,
-                           fsm_root_value(rados->root, "conf"), strerror(-result));
+        return fsm_explain(-result, "no connection to the Ceph cluster as %s (conf %s): %m", user,
+                           fsm_root_value(rados->root, "conf"));
     return 0;
 }
 
@@ -208,7 +174,7 @@ int fsm_rados_lane_open(void *connection, void **made)
     int result = CALLS.ioctx_create(rados->cluster, rados->pool, &lane->ioctx);
     if (result < 0) {
         lane->ioctx = NULL;
-        return fsm_explain(-result, "pool %s: %s", rados->pool, strerror(-result));
+        return fsm_explain(-result, "pool %s: %m", rados->pool);
     }
     CALLS.ioctx_set_namespace(lane->ioctx, rados->namespace);
     CALLS.set_pool_full_try(lane->ioctx); /* a full pool is an error, not an endless wait */

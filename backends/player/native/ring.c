@@ -83,7 +83,7 @@ static int explained(int error)
     if (error == ENOMEM)
         return fsm_explain(error, "io_uring gets no memory: raise the limit of locked memory "
                                   "(ulimit -l), or take a smaller iodepth");
-    return fsm_explain(error, "io_uring cannot be set up: %s", strerror(error));
+    return fsm_explain(error, "io_uring cannot be set up: %m");
 }
 
 static int set_up(struct parameters *given, uint32_t size, bool poll)

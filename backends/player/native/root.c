@@ -18,6 +18,7 @@ int fsm_explain(int error, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
+    errno = error; /* for %m */
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
     return error;

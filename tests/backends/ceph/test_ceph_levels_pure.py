@@ -12,11 +12,11 @@ from fsmatrix.backends.ceph.levelstate import (
     Host,
     Level,
     hosts_of,
-    parse_redundancy,
     placement_refusal,
     removing,
 )
 from fsmatrix.backends.ceph.options import LevelOptions
+from fsmatrix.results.evidence.target import parse_redundancy
 
 TREE = {
     "nodes": [

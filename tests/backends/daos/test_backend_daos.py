@@ -367,7 +367,7 @@ def test_after_a_crash_it_goes_by_the_libraries_beside_the_tool(
     monkeypatch.setattr(libraries, "beside", lambda _, name: iter([Path(doubled.library, name)]))
     daos(container="posix1").provision({}, context)
     (entry,) = context.journal.pending()
-    said = rollback.undo_daos_tree(entry.facts, True)
+    said = rollback.DAOS_TREE.undo(entry.facts, True)
     assert said == f"removed /{entry.facts['name']} from container posix1"
     assert list(given.iterdir()) == []
 

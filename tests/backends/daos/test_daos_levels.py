@@ -252,7 +252,7 @@ def test_a_forged_entry_is_passed_to_no_tool(standin: Standin, facts: dict[str, 
     standin.keep_pools(other=[0])
     entry = {"name": "fsmatrix-a-b-00000000", "control": "", "deadline": 5.0} | facts
     with pytest.raises(BackendError, match="nothing was destroyed"):
-        pools.destroy_recorded(entry)
+        pools.Levels.remove(entry)
     assert standin.dmg_calls == []
 
 

@@ -16,7 +16,7 @@ from fsmatrix.backends.player import content
 from fsmatrix.backends.player.ops import DRIVERS, Flag, Kind
 from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from fsmatrix.results.histogram import bin_of
-from tests.backends.ceph_places import DRIVER_NAMES, OBJECT, SEED, Place
+from tests.backends.ceph_places import DRIVER_NAMES, OBJECT, SEED, Place, get_xattr
 from tests.backends.playing import chunk, data_stream, facts, metadata_stream, op
 from tests.waiting import PATIENCE
 
@@ -76,7 +76,7 @@ def test_objects_are_those_of_libradosstriper(rados: Place, tmp_path: Path) -> N
     rados.played(op(Kind.CREATE), *writes, op(Kind.CLOSE), names=(b"d/f",), depth=4)
     with rados.bed.cluster() as cluster, rados.objects(cluster) as objects:
         assert sorted(objects.names()) == [f"d/f.{i:016x}" for i in range(8)]
-        assert objects.get_xattr("d/f.0000000000000000", "striper.size") == b"500000"
+        assert get_xattr(objects, "d/f.0000000000000000", "striper.size") == b"500000"
         joined = b"".join(objects.read(f"d/f.{i:016x}") for i in range(8))
     assert joined == content.expected(SEED, b"d/f", 0, 500_000)
     out = tmp_path / "out"
@@ -114,7 +114,7 @@ def test_two_writers_of_one_file_agree_on_its_size(rados: Place) -> None:
     first.close()
     second.close()
     with rados.bed.cluster() as cluster, rados.objects(cluster) as objects:
-        size = objects.get_xattr("f.0000000000000000", "striper.size")
+        size = get_xattr(objects, "f.0000000000000000", "striper.size")
     assert int(size) == 2 * OBJECT
 
 

@@ -13,6 +13,7 @@ import pytest
 from fsmatrix.backends.base import NO_LEVEL, Foreseen, ProvisionContext
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.directory import Directory
+from fsmatrix.backends.testbed.base import TESTBEDS
 from fsmatrix.backends.testbed.daos_testbed import DaosTestbed
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.results.files.store import Store
@@ -195,7 +196,7 @@ def test_beds_of_dead_conductors_are_taken_down_also_if_their_pid_is_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     down: list[Path] = []
-    for system in target.SYSTEMS.values():
+    for system in map(TESTBEDS.load, TESTBEDS.names()):
         monkeypatch.setattr(system, "down", lambda place: down.append(place) or [])
     room = ProvisionContext("rados", tmp_path / "rados", Journal(tmp_path / "j.jsonl"), "0" * 16)
     own = target.folder(room)
@@ -210,7 +211,11 @@ def test_beds_of_dead_conductors_are_taken_down_also_if_their_pid_is_used_again(
         place.mkdir(parents=True)
     assert list(target.down_all(tmp_path)) == []
     assert sorted(set(down)) == sorted(dead)  # whichever system it is
-    assert len(down) == len(dead) * len(target.SYSTEMS)
+    assert len(down) == len(dead) * len(TESTBEDS.names())
+    monkeypatch.setitem(TESTBEDS.builtin, "gone", "no.such.module:Bed")
+    lines = list(target.down_all(tmp_path))
+    assert len(lines) == len(dead)
+    assert all(re.match(r"left alone: .*'gone'.* cannot be loaded", line) for line in lines)
 
 
 @pytest.mark.root
