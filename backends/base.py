@@ -1,13 +1,17 @@
 """The backend seam: a kind of storage and the way to it.
 
 Where each method runs:
+  anywhere, nothing is asked ......... foreseen, deployment, run_place
+  where it is planned ................ check, refusal, level_refusal, engine_refusal, space...
   conductor, once per attachment ..... provision, release, describe
-  node leader, once per kernel ....... mount, unmount, guard, cache, counters, settle, health, seen
+  conductor, during a step ........... watch
+  node leader, once per kernel ....... mount, unmount, make_run, cache, counters, settle, health
   every rank ......................... the driver's connect (in the player)
 
-The node leaders' half is class methods of an `Access` alone: the node leader that calls them, once
-per kernel and mount namespace, is another process on another machine than the conductor that made
-the access.
+A backend says what is abstract, and overrides of the rest what is different with it; what is final
+is made of these.  The node leaders' half is class methods of an `Access` alone: the node leader
+that calls them, once per kernel and mount namespace, is another process on another machine than the
+conductor that made the access.
 """
 
 from __future__ import annotations
@@ -16,9 +20,11 @@ import hashlib
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol
+from types import MappingProxyType
+from typing import ClassVar, Literal, Protocol, final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -54,19 +60,39 @@ class Settled:
     state: JsonObject = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Preload:
+    """A library that is put into all processes that work on a target (the player: in C only)."""
+
+    environment: Mapping[str, str]  # what puts it there; the player works in processes of its own
+    told: Callable[[Iterable[str]], Interception]  # what it did, from all that a step's printed
+
+
+@dataclass(frozen=True)
+class RunPlace:
+    """Where a run works, and what is put into the processes that work there."""
+
+    roots: tuple[str, ...]  # as the player's driver is told them: rank i in number i modulo theirs
+    preload: Preload | None = None
+
+
 class Watch(Protocol):
-    """Looks at a storage system again and again, over one connection."""
+    """Looks at a storage system again and again, over one connection, from the conductor."""
 
     def look(self) -> list[str]:
         """What is wrong now, or was since the look before (empty: nothing known)."""
+
+    def silent(self) -> list[str]:
+        """What holds data and does not answer, also if the system does not know of it yet."""
 
     def close(self) -> None:
         """End the connection; harmless if there is none."""
 
 
 class NodeSide(ABC):
-    """What node leaders ask of a backend; `Backend` in base.py is the rest of it."""
+    """What is asked with an access alone, mostly by node leaders; `Backend` is the rest of it."""
 
+    # -- attached ------------------------------------------------------------------------
     @classmethod
     def mount(cls, access: Access, journal: Journal) -> None:
         """Attach the storage on this kernel.  Journalled; harmless if it is attached."""
@@ -77,6 +103,7 @@ class NodeSide(ABC):
         """Detach it; harmless if it is not attached."""
         del access, journal
 
+    # -- around steps --------------------------------------------------------------------
     @classmethod
     @abstractmethod
     def cache(
@@ -108,63 +135,14 @@ class NodeSide(ABC):
         return []
 
     @classmethod
-    def run_root(cls, access: Access, name: str) -> str:
-        """Where the run of that name works, as the player's driver is told it.  Pure."""
-        return str(Path(access.path) / name) if isinstance(access, PathAccess) else ""
-
-    @classmethod
-    def run_roots(cls, access: Access, name: str) -> tuple[str, ...]:
-        """As `run_root`, where not all ranks work in one: rank i in number i modulo theirs."""
-        return (cls.run_root(access, name),)
-
-    @classmethod
-    def environment(cls, access: Access) -> dict[str, str]:
-        """What programs that work on it get into their environment.  Pure.
-
-        If it is not empty, the player (in C only) works in processes of its own that have it.
-        """
-        del access
-        return {}
-
-    @classmethod
-    def intercepted(cls, access: Access, texts: Iterable[str]) -> Interception | None:
-        """What a preloaded library says of a step's programs, in all that they printed.  Pure.
-
-        None: no library is put into them.
-        """
-        del access, texts
-        return None
-
-    @classmethod
-    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
-        """Make the run's own place; harmless if another kernel made it.
-
-        `programs`: external programs will work there, which may know less than the player.
-        """
-        del programs
-        if isinstance(access, PathAccess):
-            (_runs(access) / name).mkdir(exist_ok=True)
-
-    @classmethod
-    def guard(cls, access: Access) -> None:
-        """The last look before each step; BackendError if nothing may be written there now."""
-        del access
-
-    @classmethod
-    def remove_run(cls, access: Access, name: str) -> None:
-        """Remove it with all in it, also while another kernel does; links are not followed."""
-        if isinstance(access, PathAccess):
-            remove_tree(_runs(access) / name)
-
-    @classmethod
     def settle(cls, access: Access, timeout: float) -> Settled:
         """Wait, at most `timeout` seconds, until the system is quiet."""
         del access, timeout
         return Settled(True, 0.0)
 
     @classmethod
-    def health_watch(cls, access: Access) -> Watch | None:
-        """What looks at the health during a step, from the conductor's machine; None: nothing."""
+    def watch(cls, access: Access) -> Watch | None:
+        """What looks at the health while a step runs; None: nothing, `health` around it is all."""
         del access
         return None
 
@@ -174,10 +152,43 @@ class NodeSide(ABC):
         del access
         return []
 
+    @final
     @classmethod
     def responds(cls, access: Access) -> list[str]:
-        """As `health`, asked when no operation completes: whether what holds data answers."""
-        return cls.health(access)
+        """As `health`, asked when no operation completes: first what does not answer."""
+        watch = cls.watch(access)
+        if watch is None:
+            return cls.health(access)
+        with closing(watch):
+            return [*watch.silent(), *cls.health(access)]
+
+    # -- the place of a run --------------------------------------------------------------
+    @classmethod
+    def run_place(cls, access: Access, name: str) -> RunPlace:
+        """Where the run of that name works.  Pure."""
+        return RunPlace((str(Path(access.path) / name) if isinstance(access, PathAccess) else "",))
+
+    @final
+    @classmethod
+    def run_root(cls, access: Access, name: str) -> str:
+        """Where its rank 0 works."""
+        return cls.run_place(access, name).roots[0]
+
+    @classmethod
+    def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
+        """Make the run's own place; harmless if it is there.  BackendError if it may not be used.
+
+        `programs`: external programs will work there, which may know less than the player.
+        """
+        del programs
+        if isinstance(access, PathAccess):
+            (_runs(access) / name).mkdir(exist_ok=True)
+
+    @classmethod
+    def remove_run(cls, access: Access, name: str) -> None:
+        """Remove it with all in it, also while another kernel does; links are not followed."""
+        if isinstance(access, PathAccess):
+            remove_tree(_runs(access) / name)
 
 
 def _runs(access: PathAccess) -> Path:
@@ -217,6 +228,9 @@ class SpeedEstimate:
     files: float = 2_000.0  # files/s
 
 
+NO_LEVEL: Level = MappingProxyType({})
+
+
 class BackendOptions(BaseModel):
     """Base of all typed backend options: unknown keys are refused."""
 
@@ -230,6 +244,28 @@ class Availability:
     ok: bool
     version: str = ""
     reason: str = ""
+    installed: bool = False  # nothing but a system that answers is missing
+
+    @property
+    def uninstalled(self) -> str:
+        """Why it could not be used even where a system is up (empty: it could)."""
+        return "" if self.ok or self.installed else self.reason
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What the options of a target, and a level, tell before anything is asked or made."""
+
+    level_factors: frozenset[str] = frozenset()  # cluster factors whose levels it can make
+    # of the cluster, at all levels; they become coordinates (redundancy, failure_domain)
+    attributes: Mapping[str, Scalar] = field(default_factory=dict)
+    # factor -> emulated, for what it makes of this machine alone
+    realised: Mapping[str, str] = field(default_factory=dict)
+    places: tuple[str, ...] = ()  # directories, images and devices that they name, as written
+    state_bytes: int = 0  # kept in the campaign's state directory until the campaign ends
+    state_direct: bool = False  # by direct I/O alone
+    root_count: int = 1  # roots of a run's place
+    programs_speak: bool = True  # programs that work on it speak to its servers themselves
 
 
 @dataclass(frozen=True)
@@ -239,6 +275,8 @@ class Space:
     bytes: int | None
     inodes: int | None
     source: str  # what says so: statfs, quota, an estimate
+    block: int = 1  # bytes that every offset and size must be a multiple of
+    overwritten: str = ""  # what is lost by that, in words (empty: only what is ours)
 
 
 def _quiet(message: str) -> None:
@@ -274,21 +312,18 @@ class Backend(NodeSide):
     testbed: ClassVar[str] = ""  # the system of the test bed that it works on; empty: on none
     testbed_options: ClassVar[Mapping[str, str]] = {}  # option -> what a test bed tells for it
     reference: ClassVar[bool] = False  # memory: shown only on request, never ranked
+    guarded: ClassVar[bool] = False  # `make_run` is asked again before each step of a run
     network: ClassVar[bool] = True  # processes that work on it speak to servers, or mount for them
     pace: ClassVar[SpeedEstimate] = SpeedEstimate()
 
     def __init__(self, options: BackendOptions) -> None:
         self.options = options
 
+    # -- whether it can be used ----------------------------------------------------------
     @classmethod
     @abstractmethod
     def check(cls) -> Availability:
         """Whether it can be used here."""
-
-    @classmethod
-    def uninstalled(cls) -> str:
-        """Why it cannot be used even where a system is up (empty: it can)."""
-        return "" if (usable := cls.check()).ok else usable.reason
 
     def refusal(self) -> str:
         """Why these options cannot work on this machine (empty: they can)."""
@@ -298,77 +333,31 @@ class Backend(NodeSide):
         """Why it is not available here, now, with these rights and options (empty: it can)."""
         return self.refusal() if (usable := self.check()).ok else usable.reason
 
-    def memory(self) -> str:
-        """Type of the file system in memory that holds its files (empty: none, or not known)."""
+    def engine_refusal(self, level: Level, engine: str, program: str = "") -> str:
+        """Why an engine, or its very program, cannot work on it (empty: nothing known).
+
+        `engine`: "player" or an external one's name; `program`: path of that, where it is known.
+        """
+        del level, engine, program
         return ""
 
-    def named_places(self) -> tuple[Path, ...]:
-        """Directories, images and devices that its options name.  BackendError as `refusal`."""
-        return ()
+    def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
+        """Why this level cannot be made here (empty: it can).
 
-    def state_bytes(self) -> int:
-        """Bytes that it keeps in the campaign's state directory until the campaign ends."""
-        return 0
-
-    def state_refusal(self, folder: Path, size: int) -> str:
-        """Why `size` bytes of what it keeps cannot be in `folder` (empty: they can)."""
-        del folder, size
+        `bed`: attributes of the test bed on which it will be made; nothing can be asked yet.
+        """
+        del level, bed
         return ""
 
-    def engine_refusal(self, engine: str) -> str:
-        """Why that engine cannot work with these options (empty: nothing known).  Pure."""
-        del engine
-        return ""
-
-    def block(self) -> int:
-        """Bytes that every offset and size must be a multiple of here (1: any)."""
-        return 1
-
-    @property
-    def level_factors(self) -> frozenset[str]:
-        """Cluster factors whose levels it can make, with these options."""
-        return frozenset()
-
-    def level_refusal(self, level: Level) -> str:
-        """Why this level cannot be made here (empty: it can)."""
+    # -- what it will be and do ----------------------------------------------------------
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """What the options tell of a level that can be made.  Pure: nothing is asked."""
         del level
-        return ""
-
-    def testbed_refusal(self, level: Level, attributes: Mapping[str, Scalar]) -> str:
-        """Why it cannot make a level on a bed with these attributes (empty: it can).  Pure."""
-        del level, attributes
-        return ""
-
-    def programs_speak(self, level: Level) -> bool:
-        """Whether a program that works on it speaks to its servers itself.  Pure."""
-        del level
-        return self.network and not issubclass(self.access_type, PathAccess)
-
-    def program_refusal(self, level: Level, program: str) -> str:
-        """Why a program (its path; empty: the player) cannot work on it (empty: it can)."""
-        del level, program
-        return ""
-
-    def root_count(self, level: Level) -> int:
-        """How many `run_roots` there are at a level that can be made.  Pure."""
-        del level
-        return 1
-
-    def realised(self, level: Level) -> dict[str, str]:
-        """Factor -> emulated, for what it makes of this machine alone.  Pure."""
-        del level
-        return {}
+        speak = self.network and not issubclass(self.access_type, PathAccess)
+        return Foreseen(programs_speak=speak)
 
     def required_consent(self) -> str:
         """What the user must still agree to before anything is made (empty: nothing)."""
-        return ""
-
-    def overwrites(self, space: int) -> str:
-        """What is lost when runs need `space` bytes, in words (empty: nothing that is not ours).
-
-        Asked of what can be used here.
-        """
-        del space
         return ""
 
     def commands(self, level: Level, block_seed: str) -> list[str]:
@@ -376,21 +365,16 @@ class Backend(NodeSide):
         del level, block_seed
         return []
 
-    def attributes(self) -> dict[str, Scalar]:
-        """Facts about the cluster that its options tell and that no level changes.
+    # -- made and removed --------------------------------------------------------------
+    @abstractmethod
+    def provision(self, level: Level, context: ProvisionContext) -> Access:
+        """Make or choose what this level needs.  Journalled.  BackendError if impossible."""
 
-        They become coordinates (redundancy, failure_domain).  Pure: nothing is asked.
-        """
-        return {}
-
+    @final
     def refuse_level(self, level: Level) -> None:
         """For a `provision` that makes no levels: BackendError if one is asked for."""
         if level:
             raise BackendError(f"{self.name} realises no cluster factors: {', '.join(level)}")
-
-    @abstractmethod
-    def provision(self, level: Level, context: ProvisionContext) -> Access:
-        """Make or choose what this level needs.  Journalled.  BackendError if impossible."""
 
     def release(self, access: Access, context: ProvisionContext) -> None:
         """Undo provision; may keep for the next attachment what `finish` removes."""
@@ -400,6 +384,7 @@ class Backend(NodeSide):
         """The campaign ends: remove what `release` kept.  Journalled."""
         del context
 
+    # -- what is known of it -------------------------------------------------------------
     @abstractmethod
     def describe(self, access: Access) -> dict[str, Json]:
         """Provenance while attached: mount options, device, model, capacity, kernel..."""

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Self, cast
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import Backend, ProvisionContext, Settled, Space, SpeedEstimate
+from fsmatrix.backends.base import (
+    NO_LEVEL,
+    Backend,
+    Foreseen,
+    ProvisionContext,
+    Settled,
+    Space,
+    SpeedEstimate,
+)
 from fsmatrix.backends.ceph import ceph_state, deployment, levels, mounts
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
 from fsmatrix.backends.ceph.ceph_state import Watch
@@ -55,14 +63,20 @@ class CephBackend(Backend):
         update = {self.pool_option: pool, "levels": None}
         return type(self)(self.options.model_copy(update=update))
 
-    @property
-    def level_factors(self) -> frozenset[str]:
-        """Both cluster factors, if the options say how."""
-        return LEVEL_FACTORS if self._levels else frozenset()
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """Both cluster factors, if the options say how; redundancy, if all levels have the same."""
+        options = cast(CephOptions, self.options).levels
+        known = super().foreseen(level)
+        if options is None:
+            return known
+        of_all = {"redundancy": options.redundancy, "failure_domain": options.failure_domain}
+        return replace(
+            known, level_factors=LEVEL_FACTORS, attributes={} if options.pools else of_all
+        )
 
-    def level_refusal(self, level: Level) -> str:
+    def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
         """No such hosts, redundancy that cannot be placed, missing rights..."""
-        return self._levels.refusal(level) if self._levels else ""
+        return self._levels.refusal(level) if self._levels and bed is None else ""
 
     def required_consent(self) -> str:
         """To what is made in the cluster."""
@@ -71,13 +85,6 @@ class CephBackend(Backend):
     def commands(self, level: Level, block_seed: str) -> list[str]:
         """The commands of a cluster's administrator that make and remove the level."""
         return self._levels.commands(level, block_seed, f"{PREFIX}dry-run") if self._levels else []
-
-    def attributes(self) -> dict[str, Scalar]:
-        """Redundancy and failure domain, which are the same at all levels."""
-        options = cast(CephOptions, self.options).levels
-        if options is None or options.pools:
-            return {}
-        return {"redundancy": options.redundancy, "failure_domain": options.failure_domain}
 
     def deployment(self, described: JsonObject) -> Deployment:
         """The client's half, then the cluster's; of levels what their options say."""
@@ -139,13 +146,8 @@ class CephBackend(Backend):
         return ceph_state.health(Login.of(access.details))
 
     @classmethod
-    def responds(cls, access: Access) -> list[str]:
-        """First an OSD that does not answer, of which the monitors do not know yet."""
-        return [*ceph_state.silent(Login.of(access.details)), *cls.health(access)]
-
-    @classmethod
-    def health_watch(cls, access: Access) -> Watch | None:
-        """What the conductor asks while a step runs."""
+    def watch(cls, access: Access) -> Watch | None:
+        """What the conductor asks of the cluster while a step runs."""
         return Watch(Login.of(access.details))
 
 

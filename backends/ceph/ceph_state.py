@@ -160,29 +160,30 @@ class Watch:
         self._before = status
         return sentences
 
+    def silent(self) -> list[str]:
+        """The first OSD that is up, as the monitors say, and answers no command (empty: all do).
+
+        OSDs that hang are missed by each other after many seconds; if all do, after minutes.
+        """
+        try:
+            with self._login.connect(OSD_SECONDS) as cluster:
+                for osd in osds_up(cluster)[:OSDS_ASKED]:
+                    try:
+                        cluster.osd(osd, "version")
+                    except CephError as error:
+                        if error.errno in (0, errno.ETIMEDOUT):
+                            return [
+                                f"osd.{osd} does not answer, and the monitors think that it is up"
+                            ]
+        except BackendError:
+            pass  # `health` says it
+        return []
+
     def close(self) -> None:
         """End the connection; harmless if there is none."""
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             cluster.close()
-
-
-def silent(login: Login) -> list[str]:
-    """The first OSD that is up, as the monitors say, and answers no command (empty: all do).
-
-    OSDs that hang are missed by each other after many seconds; if all of them do, after minutes.
-    """
-    try:
-        with login.connect(OSD_SECONDS) as cluster:
-            for osd in osds_up(cluster)[:OSDS_ASKED]:
-                try:
-                    cluster.osd(osd, "version")
-                except CephError as error:
-                    if error.errno in (0, errno.ETIMEDOUT):
-                        return [f"osd.{osd} does not answer, and the monitors think that it is up"]
-    except BackendError:
-        pass  # `health` says it
-    return []
 
 
 def health(login: Login) -> list[str]:

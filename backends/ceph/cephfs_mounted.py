@@ -286,14 +286,9 @@ class Attached(ClientMount, CephfsBackend):
         return [text for text in ailments if text] + cluster
 
     @classmethod
-    def responds(cls, access: Access) -> list[str]:
-        """The same as of every way to a cluster, where that can be asked."""
-        return super().responds(access) if access.details["fsid"] else cls.health(access)
-
-    @classmethod
-    def health_watch(cls, access: Access) -> Watch | None:
-        """What the conductor asks while a step runs; None if the cluster cannot be reached."""
-        return super().health_watch(access) if access.details["fsid"] else None
+    def watch(cls, access: Access) -> Watch | None:
+        """As of every way to a cluster; None if it cannot be reached."""
+        return super().watch(access) if access.details["fsid"] else None
 
 
 class CephfsMounted(Attached):

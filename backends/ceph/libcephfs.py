@@ -20,7 +20,7 @@ from typing import Literal, cast
 from pydantic import Field
 
 from fsmatrix.backends.access import Access, CephfsAccess, expect
-from fsmatrix.backends.base import Availability, CacheMethod, Evidence, ProvisionContext
+from fsmatrix.backends.base import Availability, CacheMethod, Evidence, ProvisionContext, RunPlace
 from fsmatrix.backends.ceph import ceph_state, deployment, trees
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.librados import NO_WAIT, root_text
@@ -125,13 +125,13 @@ class Libcephfs(CephfsBackend):
         require_seen(Tree.of(expect(access, CephfsAccess).details), str(access.details["host"]))
 
     @classmethod
-    def run_root(cls, access: Access, name: str) -> str:
+    def run_place(cls, access: Access, name: str) -> RunPlace:
         """What the player's driver `cephfs` gets: lines key=value."""
         tree = Tree.of(access.details)
         path = f"{expect(access, CephfsAccess).path}/{name}"
         values = {**tree.login.facts, "filesystem": tree.filesystem, "path": path}
         values["depth_by"] = str(access.details.get("depth_by", ""))
-        return root_text(values, {**NO_WAIT, **inside(access.details, "client")})
+        return RunPlace((root_text(values, {**NO_WAIT, **inside(access.details, "client")}),))
 
     @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:

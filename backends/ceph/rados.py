@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from fsmatrix.backends.access import Access, RadosAccess, expect
-from fsmatrix.backends.base import Availability, CacheMethod, Evidence, ProvisionContext
+from fsmatrix.backends.base import Availability, CacheMethod, Evidence, ProvisionContext, RunPlace
 from fsmatrix.backends.base import Space as FreeSpace
 from fsmatrix.backends.ceph import ceph_state, facts
 from fsmatrix.backends.ceph.bindings import capi
@@ -282,7 +282,7 @@ class Rados(CephBackend):
             )
 
     @classmethod
-    def run_root(cls, access: Access, name: str) -> str:
+    def run_place(cls, access: Access, name: str) -> RunPlace:
         """What the player's driver `rados` gets: lines key=value."""
         space = Space.of(access.details)
         values = {
@@ -291,7 +291,7 @@ class Rados(CephBackend):
             "namespace": space.namespace(name),
             "object_size": access.details["object_size"],
         }
-        return root_text(values, inside(access.details, "client"))
+        return RunPlace((root_text(values, inside(access.details, "client")),))
 
     @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:

@@ -7,14 +7,17 @@ import socket
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import ClassVar, cast
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import (
+    NO_LEVEL,
     Availability,
     Backend,
     CacheMethod,
     Evidence,
+    Foreseen,
     ProvisionContext,
     Settled,
     Space,
@@ -55,20 +58,16 @@ class DaosBackend(Backend):
     # -- conductor ---------------------------------------------------------------------
     @classmethod
     def check(cls) -> Availability:
-        """The tool is there, and an agent answers it."""
-        if reason := cls.uninstalled():
+        """The tool is there, DAOS's libraries let MPI start, and an agent answers."""
+        present = daos_tools.daos_installed()
+        if reason := libraries.mpi_clash() if present else daos_tools.daos_absence():
             return Availability(False, reason=reason)
         try:
             version = daos_tools.daos_version()
             system = daos_tools.Client().system_query().system_name
         except BackendError as error:
-            return Availability(False, reason=str(error))
+            return Availability(False, reason=str(error), installed=True)
         return Availability(True, f"{version}, system {system}")
-
-    @classmethod
-    def uninstalled(cls) -> str:
-        """The tool is not there, or DAOS's libraries keep MPI from starting."""
-        return libraries.mpi_clash() if daos_tools.daos_installed() else daos_tools.daos_absence()
 
     def refusal(self) -> str:
         """No tool, no such pool or container, or a pool that cannot hold its properties."""
@@ -89,35 +88,37 @@ class DaosBackend(Backend):
         options = self._chosen
         return Levels(options.client, options.levels) if options.levels is not None else None
 
-    @property
-    def level_factors(self) -> frozenset[str]:
-        """Those of the suite's own containers; storage nodes if the options say how."""
-        if self._chosen.container:
-            return frozenset()
-        return frozenset({*OPTION_OF, *({"storage_nodes"} if self._levels else ())})
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """Factors of the suite's own containers; storage nodes, if the options say how.
 
-    def level_refusal(self, level: Level) -> str:
-        """Too few servers for a pool, or for a class; no rights; no such class..."""
+        Redundancy and failure domain, as far as they tell them.
+        """
+        own = {*OPTION_OF, *({"storage_nodes"} if self._levels else ())}
+        return replace(
+            super().foreseen(level),
+            level_factors=frozenset() if self._chosen.container else frozenset(own),
+            attributes=self._chosen.coordinates,
+        )
+
+    def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
+        """Too few servers for a pool, or for a class; no rights; no such class...
+
+        Each node of a bed has a server with one engine.
+        """
         levels = self._levels
-        if levels is not None and (reason := levels.refusal(level)):
+        if levels is not None and bed is None and (reason := levels.refusal(level)):
             return reason
         try:
             options = self._chosen.at(level)
+            if bed is not None:
+                nodes, targets = int(bed["storage_nodes"]), int(bed["targets_per_node"])
+                return options.misfit(Shape(nodes, nodes, nodes * targets))
             if levels is not None:
                 return options.misfit(levels.shape(level))
             pool, system = options.client.pool_query(options.pool), options.client.system_query()
         except BackendError as error:
             return str(error)
         return options.misfit(daos_state.shape(pool, system))
-
-    def testbed_refusal(self, level: Level, attributes: Mapping[str, Scalar]) -> str:
-        """Too few nodes for a class, or no such class: each has a server with one engine."""
-        nodes = int(attributes["storage_nodes"])
-        try:
-            options = self._chosen.at(level)
-        except BackendError as error:
-            return str(error)
-        return options.misfit(Shape(nodes, nodes, nodes * int(attributes["targets_per_node"])))
 
     def required_consent(self) -> str:
         """To what is made in the system."""
@@ -127,13 +128,10 @@ class DaosBackend(Backend):
         """The commands of a system's administrator that make and destroy the level's pool."""
         return self._levels.commands(level, block_seed, f"{PREFIX}dry-run") if self._levels else []
 
-    def attributes(self) -> dict[str, Scalar]:
-        """Redundancy and failure domain, as far as the options tell them."""
-        return self._chosen.coordinates
-
     def provision(self, level: Level, context: ProvisionContext) -> Access:
         """Make the level's pool, if there is one, and the container; or find what is given."""
-        self.refuse_level({name: level[name] for name in level.keys() - self.level_factors})
+        own = self.foreseen().level_factors
+        self.refuse_level({name: level[name] for name in level.keys() - own})
         options, levels = self._chosen.at(level), self._levels
         if levels is None:
             return self._in(options.pool, options, context, {})

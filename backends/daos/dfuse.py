@@ -11,11 +11,13 @@ and whether a library goes around it are options, or factors, and coordinates of
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.backends.base import Availability, ProvisionContext, Space
+from fsmatrix.backends.base import NO_LEVEL, Availability, Foreseen, ProvisionContext, Space
 from fsmatrix.backends.daos import containers, daos_state, dfuse_mount, libraries
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.dfuse_mount import FACTORS, FOUND, DaosDfuseOptions, DfuseNode
@@ -50,7 +52,7 @@ class DaosDfuse(DfuseNode):
         reason = reason or usable.reason
         if any(dfuse_mount.is_dfuse(mount) for mount in mounts()):
             return Availability(True, f"found mounted only ({reason})")
-        return Availability(False, reason=reason)
+        return Availability(False, reason=reason, installed=not usable.uninstalled)
 
     def refusal(self) -> str:
         """Why these options cannot work here."""
@@ -63,19 +65,25 @@ class DaosDfuse(DfuseNode):
             return _found_refusal(Path(chosen.path))
         return dfuse_mount.refusal() or super().refusal()
 
-    @property
-    def level_factors(self) -> frozenset[str]:
-        """Those of a container; how the suite mounts it, and the library around that.
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """Of a container; how the suite mounts it, and the library that goes into programs.
 
         Attributes of the container are one way to cache: no level varies it.
         """
-        if self._chosen.path:
-            return frozenset({"interception"})
-        own = FACTORS - {"caching"} if self._chosen.cache_attributes else FACTORS
-        return super().level_factors | own
+        chosen, known = self._chosen, super().foreseen(level)
+        own = FACTORS - {"caching"} if chosen.cache_attributes else FACTORS
+        more = {"caching": chosen.caching_word, "interception": chosen.interception}
+        return replace(
+            known,
+            level_factors=frozenset({"interception"}) if chosen.path else known.level_factors | own,
+            attributes={**known.attributes, **more},
+            programs_speak=self._interception(level) != libraries.NONE,
+        )
 
-    def level_refusal(self, level: Level) -> str:
+    def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
         """No such way to cache or to intercept, or none that goes with the other options."""
+        if bed is not None:
+            return super().level_refusal(level, bed)
         try:
             chosen = self._chosen.at(level)
             _library(chosen)
@@ -83,22 +91,14 @@ class DaosDfuse(DfuseNode):
             return str(error)
         return "" if chosen.path else super().level_refusal(level)
 
-    def program_refusal(self, level: Level, program: str) -> str:
-        """Statically linked programs cannot be intercepted."""
+    def engine_refusal(self, level: Level, engine: str, program: str = "") -> str:
+        """Statically linked programs cannot be intercepted; the player is one of Python."""
+        if not program and engine != "player":
+            return ""
         return libraries.program_refusal(self._interception(level), program)
-
-    def programs_speak(self, level: Level) -> bool:
-        """By the library that is put into them, if one is."""
-        return self._interception(level) != libraries.NONE
 
     def _interception(self, level: Level) -> str:
         return str(level.get("interception", self._chosen.interception))
-
-    def attributes(self) -> dict[str, Scalar]:
-        """Of the container; how the mount caches, and the library around it."""
-        chosen = self._chosen
-        own = {"caching": chosen.caching_word, "interception": chosen.interception}
-        return {**super().attributes(), **own}
 
     # -- made and removed --------------------------------------------------------------
     def provision(self, level: Level, context: ProvisionContext) -> Access:

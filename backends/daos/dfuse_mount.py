@@ -16,7 +16,9 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -25,7 +27,7 @@ from pydantic import Field, field_validator, model_validator
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.allowed import Form, one_of, plain
-from fsmatrix.backends.base import CacheMethod, Evidence, Settled
+from fsmatrix.backends.base import CacheMethod, Evidence, Preload, RunPlace, Settled
 from fsmatrix.backends.daos import libraries
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.daos_backend import DaosBackend, require_seen
@@ -38,7 +40,6 @@ from fsmatrix.backends.local.provenance import path_of
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.mounts import Mount, mounted_at, mounts
 from fsmatrix.backends.system.workfolder import remove_tree
-from fsmatrix.results.evidence.evidence import Interception
 from fsmatrix.results.evidence.stored import JsonObject, mapping, text, texts
 
 # Attributes of a container that say how dfuse caches: set on an own one, read of any.
@@ -79,7 +80,7 @@ def _text(value: object) -> str:
 
 
 Caching = Literal["site", "write_through", "disabled"]
-Preload = Literal["none", "ioil", "pil4dfs"]
+LibraryKind = Literal["none", "ioil", "pil4dfs"]
 FOUND = "as_found"  # caching of a mount that somebody else made
 # caching -> options of dfuse 2.0 to 2.6 (`dfuse --help`)
 CACHING: Mapping[Caching, tuple[str, ...]] = {
@@ -114,7 +115,7 @@ class DaosDfuseOptions(DaosOptions):
     multi_user: bool = Field(False, description="let other users use the mount")
     thread_count: int | None = Field(None, ge=2, le=1024, description="threads of each dfuse")
     eq_count: int | None = Field(None, ge=1, le=64, description="event queues of each dfuse")
-    interception: Preload = Field(
+    interception: LibraryKind = Field(
         "none", description="library loaded into programs and the player: none, ioil, pil4dfs"
     )
     interception_library: str = Field(
@@ -366,17 +367,13 @@ class DfuseNode(ClientMount, DaosBackend):
 
     # -- what it does ------------------------------------------------------------------
     @classmethod
-    def environment(cls, access: Access) -> dict[str, str]:
-        """LD_PRELOAD with the library that goes around the kernel, if there is one."""
-        return libraries.interception_environment(
-            text(access.details, "interception"), access.preloaded
-        )
-
-    @classmethod
-    def intercepted(cls, access: Access, texts: Iterable[str]) -> Interception | None:
-        """What the library says that it took over."""
-        kind = text(access.details, "interception")
-        return None if kind == libraries.NONE else libraries.counted(kind, texts)
+    def run_place(cls, access: Access, name: str) -> RunPlace:
+        """As usual; with the library that goes around the kernel, if there is one."""
+        place, kind = super().run_place(access, name), text(access.details, "interception")
+        if kind == libraries.NONE:
+            return place
+        variables = libraries.interception_environment(kind, access.preloaded)
+        return replace(place, preload=Preload(variables, partial(libraries.counted, kind)))
 
     @classmethod
     def workers(cls, access: Access) -> list[int]:

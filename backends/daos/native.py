@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import cast
 
 from fsmatrix.backends.access import Access, DaosAccess, DfsAccess, expect
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.base import ProvisionContext, RunPlace
 from fsmatrix.backends.daos import containers, daos_backend, libraries, tools
 from fsmatrix.backends.daos.bindings import Folders
 from fsmatrix.backends.daos.containers import Place
@@ -47,8 +47,9 @@ class DaosDfs(daos_backend.DaosBackend):
     def _library(self) -> str:
         return libraries.library_folder(cast(DaosDfsOptions, self.options).library)
 
-    def engine_refusal(self, engine: str) -> str:
+    def engine_refusal(self, level: Level, engine: str, program: str = "") -> str:
         """fio makes its files where a container that is given has no place of ours."""
+        del level, program
         if engine == "fio" and cast(DaosDfsOptions, self.options).container:
             return (
                 "fio's dfs engine works in the root of a container only, and in one that is "
@@ -97,14 +98,14 @@ class DaosDfs(daos_backend.DaosBackend):
         daos_backend.require_seen(dfs)
 
     @classmethod
-    def run_root(cls, access: Access, name: str) -> str:
+    def run_place(cls, access: Access, name: str) -> RunPlace:
         """What the player's driver `dfs` gets: lines key=value."""
         dfs = expect(access, DfsAccess)
         values = {
             **{"pool": dfs.pool, "container": dfs.container, "system": dfs.system},
             **{"library": dfs.library, "path": _run_path(dfs, name)},
         }
-        return "\n".join(f"{key}={value}" for key, value in values.items() if value)
+        return RunPlace(("\n".join(f"{key}={value}" for key, value in values.items() if value),))
 
     @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
@@ -175,10 +176,9 @@ class DaosObjects(daos_backend.DaosBackend):
         daos_backend.require_seen(expect(access, DaosAccess))
 
     @classmethod
-    def run_root(cls, access: Access, name: str) -> str:
+    def run_place(cls, access: Access, name: str) -> RunPlace:
         """The run's container as ROOT is told it: daos://pool/label."""
-        daos = expect(access, DaosAccess)
-        return daos.run_root(name)
+        return RunPlace((expect(access, DaosAccess).run_root(name),))
 
     @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, cast
 
@@ -13,11 +14,13 @@ from pydantic import Field, field_validator
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.base import (
+    NO_LEVEL,
     Availability,
     Backend,
     BackendOptions,
     CacheMethod,
     Evidence,
+    Foreseen,
     ProvisionContext,
     Settled,
     Space,
@@ -32,7 +35,7 @@ from fsmatrix.backends.system.files import expand, wrong_path
 from fsmatrix.backends.system.mounts import Mount, mount_of
 from fsmatrix.backends.system.trusted import shared_refusal
 from fsmatrix.results.evidence.stored import Json, JsonObject, Level, text
-from fsmatrix.results.evidence.target import MEMORY_TYPES, Deployment
+from fsmatrix.results.evidence.target import Deployment
 
 
 class DirectoryOptions(BackendOptions):
@@ -88,8 +91,9 @@ class Directory(Backend):
         """Whether others may rename above it, and root works there all the same."""
         return self._chosen.shared_place == "accept" and os.geteuid() == 0
 
-    def engine_refusal(self, engine: str) -> str:
+    def engine_refusal(self, level: Level, engine: str, program: str = "") -> str:
         """Programs are given paths, which others may lead elsewhere."""
+        del level, program
         if engine == "player" or not self._shared:
             return ""
         return (
@@ -97,14 +101,9 @@ class Directory(Backend):
             f"{engine} opens paths, and others could lead root's elsewhere"
         )
 
-    def memory(self) -> str:
-        """tmpfs or ramfs, if the path is on one."""
-        fstype = mount_of(expand(self._chosen.path)).fstype
-        return fstype if fstype in MEMORY_TYPES else ""
-
-    def named_places(self) -> tuple[Path, ...]:
-        """The one."""
-        return (expand(self._chosen.path).resolve(),)
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """Its place."""
+        return replace(super().foreseen(level), places=(self._chosen.path,))
 
     def _unexpected(self) -> str:
         path = expand(self._chosen.path)

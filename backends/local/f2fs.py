@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 from fsmatrix.backends.allowed import (
@@ -16,10 +17,11 @@ from fsmatrix.backends.allowed import (
     one_of,
     plain,
 )
+from fsmatrix.backends.base import NO_LEVEL, Foreseen
 from fsmatrix.backends.local.cleaner import GC
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
 from fsmatrix.backends.local.own_mounts import mount_keys
-from fsmatrix.results.evidence.stored import Scalar
+from fsmatrix.results.evidence.stored import Level
 
 _EXTENSIONS = Form("extensions of names: mp3,gif", r"[A-Za-z0-9]{1,8}(,[A-Za-z0-9]{1,8}){0,63}")
 _FEATURES = (
@@ -73,12 +75,13 @@ class F2fs(LocalBackend):
     program = "mkfs.f2fs"
     Options = F2fsOptions
 
-    def attributes(self) -> dict[str, Scalar]:
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
         """Its garbage collection: the factor `gc`, as its mount options have it."""
         chosen = cast(F2fsOptions, self.options).mount_options.split(",")
         background = [word for word in chosen if word.startswith(f"{_BACKGROUND}=")]
         others = [word for word in _OTHER_GC if word in chosen]
-        return {GC: ",".join([*(background[-1:] or [f"{_BACKGROUND}=on"]), *others])}
+        own = {GC: ",".join([*(background[-1:] or [f"{_BACKGROUND}=on"]), *others])}
+        return replace(super().foreseen(level), attributes=own)
 
     @classmethod
     def mkfs(cls, device: str, identity: str, options: Sequence[str]) -> list[str]:

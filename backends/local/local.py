@@ -10,6 +10,7 @@ import socket
 import uuid
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal, cast
 
@@ -19,11 +20,13 @@ from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.allowed import Keys, Words
 from fsmatrix.backends.base import (
+    NO_LEVEL,
     Availability,
     Backend,
     BackendOptions,
     CacheMethod,
     Evidence,
+    Foreseen,
     ProvisionContext,
     Settled,
     Space,
@@ -33,7 +36,7 @@ from fsmatrix.backends.journal.journal import DATA, Journal
 from fsmatrix.backends.local import images, own_mounts, provenance
 from fsmatrix.backends.local.provenance import local_deployment, path_of
 from fsmatrix.backends.system import devices, mounts, tools
-from fsmatrix.backends.system.files import expand, wrong_path
+from fsmatrix.backends.system.files import wrong_path
 from fsmatrix.results.evidence.stored import Json, JsonObject, Level, text, whole
 from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.process import boot_id
@@ -158,21 +161,16 @@ class LocalBackend(Backend):
         except (BackendError, OSError) as error:
             return str(error)
 
-    def named_places(self) -> tuple[Path, ...]:
-        """A device, or an image that is elsewhere."""
-        device, image = self._chosen.device, self._chosen.image
-        if device:
-            return (Path(device).expanduser().resolve(),)
-        return (expand(image).resolve(),) if image else ()
-
-    def state_bytes(self) -> int:
-        """The image, unless it is elsewhere."""
-        return 0 if self._chosen.device or self._chosen.image else self._chosen.size
-
-    def state_refusal(self, folder: Path, size: int) -> str:
-        """No room for the image there, or no direct I/O."""
-        direct = self._chosen.direct_io == "required"
-        return images.folder_refusal(folder, size, direct) if self.state_bytes() else ""
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """A device, an image that is elsewhere, or one in the state directory."""
+        chosen = self._chosen
+        place = chosen.device or chosen.image
+        return replace(
+            super().foreseen(level),
+            places=(place,) if place else (),
+            state_bytes=0 if place else chosen.size,
+            state_direct=chosen.direct_io == "required",
+        )
 
     def commands(self, level: Level, block_seed: str) -> list[str]:
         """The image, if there is one, and mkfs."""

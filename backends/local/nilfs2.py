@@ -11,7 +11,7 @@ from pydantic import Field
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.allowed import NUMBER, PERCENT, Words, features, label, one_of
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.base import NO_LEVEL, Foreseen, ProvisionContext
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import cleaner as cleaners
@@ -19,7 +19,7 @@ from fsmatrix.backends.local import own_mounts
 from fsmatrix.backends.local.cleaner import GC, CleanerOptions
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
 from fsmatrix.backends.system import tools
-from fsmatrix.results.evidence.stored import Scalar, text
+from fsmatrix.results.evidence.stored import Level, text
 
 NO_CLEANER = "nogc"  # read by mount.nilfs2; the kernel does not see it
 
@@ -68,10 +68,11 @@ class Nilfs2(LocalBackend):
         cleaner = cast(Nilfs2Options, self.options).cleaner
         return (tools.missing(cleaners.PROGRAM) if cleaner else "") or super().refusal()
 
-    def attributes(self) -> dict[str, Scalar]:
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
         """Its garbage collection: the factor `gc`."""
         cleaner = cast(Nilfs2Options, self.options).cleaner
-        return {GC: cleaner.level if cleaner else cleaners.NONE}
+        own = {GC: cleaner.level if cleaner else cleaners.NONE}
+        return replace(super().foreseen(level), attributes=own)
 
     @classmethod
     def mount(cls, access: Access, journal: Journal) -> None:

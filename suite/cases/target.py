@@ -5,18 +5,29 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.base import Backend, BackendOptions, ProvisionContext, SpeedEstimate
+from fsmatrix.backends.base import (
+    NO_LEVEL,
+    Backend,
+    BackendOptions,
+    Foreseen,
+    ProvisionContext,
+    Space,
+    SpeedEstimate,
+)
 from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.system.files import expand
+from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.testbed.base import StorageOptions, StorageTestbed
 from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 from fsmatrix.backends.testbed.daos_testbed import DaosTestbed
 from fsmatrix.results.evidence.stored import JsonObject, Level, LevelValue, Scalar
+from fsmatrix.results.evidence.target import MEMORY_TYPES
 from fsmatrix.results.process import Process
 from fsmatrix.suite.campaign.campaign import Target
 
@@ -162,18 +173,23 @@ class TargetMember:
     options: BackendOptions
     testbed: PlannedTestbed | None = None
 
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """What its backend tells of a level before anything is asked or made."""
+        return self.backend(self.options).foreseen(level)
+
     @property
     def level_factors(self) -> frozenset[str]:
         """Cluster factors that it can realise."""
-        own = self.backend(self.options).level_factors
-        return own | (self.testbed.system.factors.keys() if self.testbed else frozenset())
+        return self.foreseen().level_factors | (
+            self.testbed.system.factors.keys() if self.testbed else frozenset()
+        )
 
     def cluster_facts(self, level: Level) -> dict[str, Scalar]:
         """Coordinates of the cluster that the backend's options and the bed tell.
 
         BackendError if no bed can be at that level.
         """
-        own = dict(self.backend(self.options).attributes())
+        own = dict(self.foreseen(level).attributes)
         return own | (self.testbed.attributes(level) if self.testbed else {})
 
     def attributes(self, level: Level) -> dict[str, Scalar]:
@@ -188,11 +204,7 @@ class TargetMember:
 
         BackendError as `cluster_facts`.
         """
-        declared = (
-            self.testbed.realised(level)
-            if self.testbed
-            else self.backend(self.options).realised(level)
-        )
+        declared = self.testbed.realised(level) if self.testbed else self.foreseen(level).realised
         return {**self.target.realised, **declared}
 
     @property
@@ -207,8 +219,8 @@ class TargetMember:
         """
         if self.testbed is None:
             backend = self.backend(self.options)
-            return backend.unusable() or self._in_memory(backend)
-        return self.testbed.system.missing() or self.backend.uninstalled()
+            return backend.unusable() or self._no_storage()
+        return self.testbed.system.missing() or self.backend.check().uninstalled
 
     def pace(self, level: Level) -> SpeedEstimate:
         """What planning guesses of its speed at a level of the cluster factors."""
@@ -219,9 +231,9 @@ class TargetMember:
             return self.testbed.pace(level, pace)
         return pace
 
-    def _in_memory(self, backend: Backend) -> str:
+    def _no_storage(self) -> str:
         """Of storage that is none every run is invalid: the audit `memory-reference`."""
-        if self.reference or not (fstype := backend.memory()):
+        if self.reference or not (fstype := _in_memory(self.foreseen().places)):
             return ""
         return (
             f"its files would lie in memory ({fstype}), so that no run is valid "
@@ -236,24 +248,33 @@ class TargetMember:
                 names |= self.cluster_facts(level).keys()
         return names
 
+    def room(self) -> Space:
+        """What may be written on it; of a bed that is not up nothing can be asked."""
+        if self.testbed is not None:
+            return Space(None, None, "unknown")
+        return self.backend(self.options).space()
+
     def level_refusal(self, level: Level) -> str:
         """Why a level cannot be made (empty: it can)."""
+        backend = self.backend(self.options)
         if self.testbed is None:
-            return self.backend(self.options).level_refusal(level)
+            return backend.level_refusal(level)
         try:
-            attributes = self.testbed.attributes(level)
+            return backend.level_refusal(self.testbed.rest(level), self.testbed.attributes(level))
         except BackendError as error:
             return str(error)
-        rest = self.testbed.rest(level)
-        return self.backend(self.options).testbed_refusal(rest, attributes)
 
     def required_consent(self) -> str:
         """What the user must still agree to before it is used (empty: nothing)."""
         return "" if self.testbed else self.backend(self.options).required_consent()
 
-    def overwrites(self, space: int) -> str:
-        """What is lost when its runs need `space` bytes (empty: nothing that is not ours)."""
-        return "" if self.testbed else self.backend(self.options).overwrites(space)
+
+def _in_memory(places: Iterable[str]) -> str:
+    """Type of the file system of the first directory that lies in memory (empty: none does)."""
+    for place in map(expand, places):
+        if place.is_dir() and (fstype := mount_of(place).fstype) in MEMORY_TYPES:
+            return fstype
+    return ""
 
 
 def levels_of(

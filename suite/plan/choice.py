@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fsmatrix.backends.base import Space
+from fsmatrix.backends.local import images
 from fsmatrix.results.evidence.stored import Stored
 from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.campaign.yamlio import CampaignError
@@ -90,7 +90,7 @@ class Machine:
         if reason := self.refusal(member):
             return reason
         needs = most_held(planned for planned in self.cases if planned.case.target == member.name)
-        return "; ".join(short_of_room(*needs, room(member)))
+        return "; ".join(short_of_room(*needs, member.room()))
 
     def refusals(self, members: Iterable[TargetMember]) -> dict[str, str]:
         """Name -> why this machine cannot have it, of those that something is to be run on."""
@@ -112,13 +112,13 @@ class Machine:
             raise CampaignError(problems)
 
     def _state(self, member: TargetMember) -> str:
-        backend = member.backend(member.options)
-        if self.out is None or member.testbed is not None or not backend.state_bytes():
+        """Why what it keeps in the state directory cannot be there (empty: it can)."""
+        own = member.foreseen()
+        if self.out is None or member.testbed is not None or not own.state_bytes:
             return ""
-        reason = backend.state_refusal(
-            self.out.absolute() / STATE, self._kept + backend.state_bytes()
-        )
-        self._kept += 0 if reason else backend.state_bytes()
+        folder, size = self.out.absolute() / STATE, self._kept + own.state_bytes
+        reason = images.folder_refusal(folder, size, own.state_direct)
+        self._kept += 0 if reason else own.state_bytes
         return reason
 
 
@@ -170,10 +170,3 @@ def _by_when(every: Sequence[TargetMember], root: bool, machine: Machine | None)
 
 def _competing(members: Iterable[TargetMember]) -> int:
     return sum(not member.reference for member in members)
-
-
-def room(member: TargetMember) -> Space:
-    """What may be written on a target; of a bed that is not up nothing can be asked."""
-    if member.testbed is not None:
-        return Space(None, None, "unknown")
-    return member.backend(member.options).space()

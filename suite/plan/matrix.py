@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from fsmatrix.backends.access import DeviceAccess
 from fsmatrix.backends.player import base, player
 from fsmatrix.backends.player.ops import OR_POSIX, Driver, driver_of
 from fsmatrix.results.evidence.stored import JsonObject
@@ -111,7 +112,7 @@ class Judge:
         if entry.engine == "player":
             yield from _driver(entry, target, footprint, self.registries.drivers)
             yield from self._player(planned, target, footprint)
-            yield from _program(planned, target)
+            yield from _refused(planned, target, entry.engine)
         yield from self._engine(planned, entry, target)
         yield from self._launcher(planned)
         if planned.work is not None:
@@ -129,7 +130,7 @@ class Judge:
         if reason := self.levels[key]:
             yield self._without(target, reason)
             return
-        places = target.backend(target.options).root_count(planned.case.level)
+        places = target.foreseen(planned.case.level).root_count
         if (processes := planned.case.geometry.processes) % places:
             yield (
                 f"target {target.name}: {places} devices cannot have the same number of "
@@ -145,8 +146,7 @@ class Judge:
     def _player(self, planned: Planned, target: TargetMember, needs: Footprint) -> Iterator[str]:
         """A driver that only the C player has, where it is not built, or that is forbidden here."""
         driver = self.registries.drivers.get(driver_of(needs.io, target.backend.driver))
-        backend = target.backend(target.options)
-        if needs.io != "auto" and backend.programs_speak(planned.case.level):
+        if needs.io != "auto" and target.foreseen(planned.case.level).programs_speak:
             yield (
                 f"io: {needs.io} goes by the kernel, not by the library that target {target.name} "
                 "puts before it: use io: auto there"
@@ -173,8 +173,8 @@ class Judge:
             return
         access = target.backend.access_type.type
         speaks = access in entry.workload.accesses
-        if reason := target.backend(target.options).engine_refusal(entry.engine):
-            yield f"target {target.name}: {reason}"
+        refused = [*_refused(planned, target, entry.engine)] if entry.engine != "player" else []
+        yield from refused
         if speaks and (reason := planned.work.misfit(planned.case, access)):
             yield reason
             return
@@ -188,13 +188,15 @@ class Judge:
             return
         if speaks and (reason := planned.work.unsupported(planned.case, access, engine)):
             yield reason
-        if engine.path:
-            yield from _program(planned, target, engine.path)
+        if engine.path and not refused:
+            yield from _refused(planned, target, entry.engine, engine.path)
 
     def _blocks(self, planned: Planned, target: TargetMember) -> Iterator[str]:
-        """Sizes that are no multiples of the target's block, which is asked for once."""
+        """Sizes that are no multiples of a bare device's block, which is asked for once."""
+        if not issubclass(target.backend.access_type, DeviceAccess):
+            return
         if target.name not in self.blocks:
-            self.blocks[target.name] = target.backend(target.options).block()
+            self.blocks[target.name] = target.room().block
         block = self.blocks[target.name]
         for name, size in planned.work.sizes(planned.case).items() if planned.work else ():
             if size % block:
@@ -285,10 +287,12 @@ def _access(entry: EntryMember, target: TargetMember) -> Iterator[str]:
     yield f"{name} speaks only {spoken}; target {target.name} gives {gives}: {advice}"
 
 
-def _program(planned: Planned, target: TargetMember, path: str = "") -> Iterator[str]:
-    """A program (empty: the player) that cannot work on what the target gives at that level."""
+def _refused(
+    planned: Planned, target: TargetMember, engine: str, program: str = ""
+) -> Iterator[str]:
+    """An engine that cannot work on what the target gives at that level."""
     backend = target.backend(target.options)
-    if reason := backend.program_refusal(planned.case.level, path):
+    if reason := backend.engine_refusal(planned.case.level, engine, program):
         yield f"target {target.name}: {reason}"
 
 

@@ -15,11 +15,12 @@ from pathlib import Path
 from fsmatrix.backends.base import Space, SpeedEstimate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.local import underneath
+from fsmatrix.backends.system import files
 from fsmatrix.backends.system.trusted import temporary_refusal
 from fsmatrix.results.evidence.stored import Json, JsonObject
 from fsmatrix.results.record import digest
 from fsmatrix.results.registry import did_you_mean
-from fsmatrix.results.units import parse_size
+from fsmatrix.results.units import format_size, parse_size
 from fsmatrix.suite.campaign.settings import Settings, Source, examine, find
 from fsmatrix.suite.campaign.site import SiteFile
 from fsmatrix.suite.campaign.yamlio import (
@@ -35,7 +36,7 @@ from fsmatrix.suite.campaign.yamlio import (
 from fsmatrix.suite.cases.cases import Cases, Planned, expand
 from fsmatrix.suite.cases.resolve import Members, TargetMember, default_options, members
 from fsmatrix.suite.plan import order
-from fsmatrix.suite.plan.choice import Choice, LeftOut, Machine, choose, room
+from fsmatrix.suite.plan.choice import Choice, LeftOut, Machine, choose
 from fsmatrix.suite.plan.choice import Request as Request
 from fsmatrix.suite.plan.estimate import (
     Estimate,
@@ -141,15 +142,13 @@ def cautions(members: Iterable[TargetMember], out: Path) -> Iterator[str]:
     for member in members:
         if member.testbed is not None:
             continue
-        backend = member.backend(member.options)
+        own = member.foreseen()
         with suppress(BackendError, OSError):  # a place that is refused for it
-            named[member.name] = backend.named_places()
+            named[member.name] = tuple(files.expand(place).resolve() for place in own.places)
             for place in named[member.name]:
                 for text in underneath.cautions_of_place(place):
                     targets_of.setdefault(text, []).append(member.name)
-            for text in (
-                underneath.cautions_of_image(out.absolute()) if backend.state_bytes() else ()
-            ):
+            for text in underneath.cautions_of_image(out.absolute()) if own.state_bytes else ():
                 targets_of.setdefault(text, []).append(member.name)
     for text, names in targets_of.items():
         yield f"{', '.join(dict.fromkeys(names))}: {text}"
@@ -338,7 +337,8 @@ def build_plan(
     grouped = _shard(settings, order.groups(chosen), request.shard)
     if here:
         machine.refuse(active.targets, {key.target for key in grouped})
-    cost = _cost(settings, request, grouped, active, here)
+    room = {target.name: target.room() for target in active.targets} if here else {}
+    cost = _cost(settings, request, grouped, active, room)
     tests = comparisons(chosen)
     names = {planned.case.target for planned in chosen}
     running = [target for target in active.targets if target.name in names]
@@ -359,7 +359,7 @@ def build_plan(
             *warnings(settings, len(judged.impossible), tests),
             *past_deadline(settings, grouped),
             *(f"{', '.join(names)}: {text}" for text, names in agreements.items()),
-            *(_overwritten(active, cost.space) if here else ()),
+            *_overwritten(room, cost.space),
             *(cautions(running, out or Path.cwd()) if here else ()),
         ),
         left_out=choice.left_out,
@@ -420,12 +420,16 @@ def _shard(settings: Settings, plan: order.Groups, part: tuple[int, int]) -> ord
 
 
 def _cost(
-    settings: Settings, request: Request, grouped: order.Groups, active: Members, here: bool
+    settings: Settings,
+    request: Request,
+    grouped: order.Groups,
+    active: Members,
+    room: Mapping[str, Space],
 ) -> Estimate:
     """What the runs need; CampaignError if that is more than is allowed, or than there is."""
     block = settings.campaign.order.block
     cost = estimate(grouped, _repetitions(settings, request), block, active.pace)
-    if problems := list(exceeded(settings, cost, _room(active) if here else {})):
+    if problems := list(exceeded(settings, cost, room)):
         raise CampaignError(problems)
     return cost
 
@@ -466,15 +470,14 @@ def _seed(settings: Settings, request: Request) -> int:
     return secrets.randbelow(2**53)
 
 
-def _room(active: Members) -> dict[str, Space]:
-    return {target.name: room(target) for target in active.targets}
-
-
-def _overwritten(active: Members, space: Mapping[str, int]) -> Iterator[str]:
+def _overwritten(room: Mapping[str, Space], space: Mapping[str, int]) -> Iterator[str]:
     """What is lost by running this; `space`: bytes that targets need, of those that take part."""
-    for target in active.targets:
-        if target.name in space and (text := target.overwrites(space[target.name])):
-            yield f"target {target.name} {text}"
+    for name, its in room.items():
+        if name in space and its.overwritten:
+            yield (
+                f"target {name} DESTROYS what is on {its.overwritten}: its first "
+                f"{format_size(space[name], 1)} are overwritten"
+            )
 
 
 def _agreements(running: Iterable[TargetMember]) -> dict[str, list[str]]:

@@ -336,7 +336,7 @@ class Conductor:
                 environment=environment,
                 driver=attachment.backend.driver,
                 in_memory=environment.target.get("filesystem") in MEMORY_TYPES,
-                programs_speak=attachment.backend.programs_speak(attachment.level),
+                programs_speak=attachment.backend.foreseen(attachment.level).programs_speak,
             )
             runner = Runner(context, self.records.flush, lambda: self.records.written)
             while todo:

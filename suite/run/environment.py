@@ -220,15 +220,17 @@ class RunEnvironment:
 
         RunFailed if its processes cannot be the same number in each.
         """
-        roots = self.backend.run_roots(self.access, spec.name)
+        roots = self.backend.run_place(self.access, spec.name).roots
         processes = spec.case.geometry.processes
         if processes % len(roots):
             raise RunFailed(
                 f"{len(roots)} devices cannot have the same number of {processes} processes each"
             )
-        make = self._call("make_run", name=spec.name, programs=spec.engine.name != "player")
-        self.session.call(make, REST_SECONDS * 4)
+        self.session.call(self._make_run(spec), REST_SECONDS * 4)
         return roots
+
+    def _make_run(self, spec: RunSpec) -> Call:
+        return self._call("make_run", name=spec.name, programs=spec.engine.name != "player")
 
     def remove_run(self, spec: RunSpec) -> None:
         """Remove the run's own place."""
@@ -245,11 +247,10 @@ class RunEnvironment:
         own, inherited = getattr(self.backend, method), getattr(Backend, method)
         return bool(own.__func__ is not inherited.__func__)
 
-    def guard(self) -> None:
-        """The backend's last look before a step, on every kernel; NodeError if it objects."""
-        if not self._has_own("guard"):
-            return
-        self.session.call(self._call("guard"), HEALTH_SECONDS)
+    def guard(self, spec: RunSpec) -> None:
+        """The last look before a step, on every kernel; NodeError if nothing may be written now."""
+        if self.backend.guarded:
+            self.session.call(self._make_run(spec), HEALTH_SECONDS)
 
     def look_at_health(self, run: RunContext, step: Step) -> None:
         """What the storage says is wrong with it, asked by one leader."""
@@ -291,7 +292,7 @@ class RunEnvironment:
 
         The conductor looks, over a connection of its own: no measured process takes part.
         """
-        asked = self.backend.health_watch(self.access)
+        asked = self.backend.watch(self.access)
         if asked is None:
             yield
             return

@@ -126,9 +126,7 @@ def _no_room(plan: Plan, out: Path) -> str:
     if left <= 0:
         return ""
     images = sum(
-        member.backend(member.options).state_bytes()
-        for member in plan.members.targets
-        if member.testbed is None
+        member.foreseen().state_bytes for member in plan.members.targets if member.testbed is None
     ) - sum(file.stat().st_size for file in (out / "state").rglob("*.img"))
     needed = WHOLE_BYTES + RUN_BYTES * left
     place = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())

@@ -73,7 +73,7 @@ def _speaks(plan: Plan, planned: Planned) -> str:
     """Which MPI program is left in this machine's network (empty: none of this case)."""
     target = next(each for each in plan.members.targets if each.name == planned.case.target)
     by_launcher = planned.work is not None and planned.work.by_launcher
-    if by_launcher and target.backend(target.options).programs_speak(planned.case.level):
+    if by_launcher and target.foreseen(planned.case.level).programs_speak:
         return f"{planned.engine} speaks to the servers of {target.name}"
     return ""
 

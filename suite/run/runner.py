@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fsmatrix.backends.access import PathAccess, PathsAccess
+from fsmatrix.backends.base import Preload
 from fsmatrix.backends.player.ops import driver_of
 from fsmatrix.results.evidence.evidence import Rank
 from fsmatrix.results.files.safefile import ResultError
@@ -195,7 +196,7 @@ class Runner:
         if step.role == "timed":
             self.environment.settle(run, step)
             self.environment.look_at_health(run, step)
-        self.environment.guard()
+        self.environment.guard(run.spec)
         if step.reads:
             self.environment.cache(run, step)
         if step.role == "timed":
@@ -237,7 +238,7 @@ class Runner:
             seed=(run.spec.seed + step.what.generation * CONTENT_STEP) % (1 << 64),
             driver=driver_of(step.what.io, self.context.driver),
             implementation=self.settings.implementation,
-            environment=self.environment.backend.environment(self.access),
+            environment=self._variables(run),
         )
         answer, arrays = self._command(run, step, playing=playing)
         assert answer.merged is not None  # of a stream
@@ -325,8 +326,7 @@ class Runner:
             text = text.replace("{beside}", str(self._beside(run)))
             return text.replace("{seed}", str(run.spec.seed))
 
-        own = self.environment.backend.environment(self.access)
-        argv = tuple(programs.given(own, [*map(filled, what.argv)]))
+        argv = tuple(programs.given(self._variables(run), [*map(filled, what.argv)]))
         files = {name: filled(text) for name, text in what.files.items()}
         begun = len(run.builder.argv)
         if step.where != "mpi":
@@ -376,9 +376,18 @@ class Runner:
 
     def _intercepted(self, run: RunContext, step: Step, texts: Sequence[str]) -> None:
         """Keep what a preloaded library says in what a timed step's processes printed."""
-        seen = self.environment.backend.intercepted(self.access, texts)
-        if seen is not None and step.role == "timed":
-            run.builder.intercepted(step, seen)
+        preload = self._preload(run)
+        if preload is not None and step.role == "timed":
+            run.builder.intercepted(step, preload.told(texts))
+
+    def _preload(self, run: RunContext) -> Preload | None:
+        """The library that is put into what works on the target."""
+        return self.environment.backend.run_place(self.access, run.spec.name).preload
+
+    def _variables(self, run: RunContext) -> dict[str, str]:
+        """What puts it there."""
+        preload = self._preload(run)
+        return dict(preload.environment) if preload else {}
 
     @property
     def _is_apart(self) -> bool:

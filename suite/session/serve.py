@@ -90,9 +90,7 @@ def call_backend(command: Call) -> Json:
             where, Journal(Path(command.journal) / f"{platform.node()}.jsonl")
         )
         return None
-    if function in (
-        "cache", "settle", "counters", "health", "guard", "make_run", "remove_run",
-    ):  # fmt: skip
+    if function in ("cache", "settle", "counters", "health", "make_run", "remove_run"):
         answer = getattr(backend, function)(where, **command.arguments)
         plain: Json = dataclasses.asdict(answer) if dataclasses.is_dataclass(answer) else answer  # type: ignore[arg-type]
         return plain

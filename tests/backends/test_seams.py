@@ -1,14 +1,16 @@
-"""Small things that many backends stand on: deadlines, markers, numbered folders, accesses."""
+"""What backends stand on: the hooks of their base, deadlines, markers, numbered folders."""
 
 from __future__ import annotations
 
 import errno
 import threading
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
 from fsmatrix.backends.access import DfsAccess, PathAccess, expect
+from fsmatrix.backends.base import BUILTIN, Backend, NodeSide, load
 from fsmatrix.backends.ceph.bindings.capi import CephError, harmless
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, new_folder
@@ -74,3 +76,26 @@ def test_an_access_of_another_kind() -> None:
         expect(access, DfsAccess)
     with pytest.raises(TypeError, match="a DFS access is needed here, not one of type 'path'"):
         DfsAccess.from_json(access.to_json())
+
+
+MOST_HOOKS = 25  # that a backend may override
+
+
+def hooks() -> dict[str, list[str]]:
+    """What a backend may override -> the classes of the built-in ones that do so themselves."""
+    kinds = {kind for name in BUILTIN for kind in load(name).__mro__} - {*Backend.__mro__}
+    methods = {**vars(NodeSide), **vars(Backend)}.items()
+    return {
+        name: sorted(kind.__name__ for kind in kinds if name in vars(kind))
+        for name, value in methods
+        if isinstance(value, FunctionType | classmethod | property)
+        and not (name.startswith("_") or getattr(value, "__final__", False))
+    }
+
+
+def test_the_contract_of_backends_is_small_and_each_hook_is_of_several() -> None:
+    found = hooks()
+    listed = "\n".join(f"{name}: {', '.join(found[name])}" for name in found)
+    assert len(found) <= MOST_HOOKS, listed
+    of_one = {name for name in found if len(found[name]) < 2} - Backend.__abstractmethods__
+    assert of_one == set(), f"move these into the one that needs them, of\n{listed}"

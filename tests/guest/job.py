@@ -105,7 +105,7 @@ def life(name: str, options: dict[str, Any]) -> None:
         engine=engine_name() == ENGINE_C,
         cleaners=len(cleaners),
         cleaners_left=len(after),
-        gc=backend.attributes().get("gc"),
+        gc=backend.foreseen().attributes.get("gc"),
         reclaimed=reclaimed,
         settled=settled.reached,
         unmounted=not empty,

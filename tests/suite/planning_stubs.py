@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
 
 from fsmatrix.backends.access import Access, DeviceAccess, PathAccess
-from fsmatrix.backends.base import Availability, Backend, BackendOptions, Evidence, Space
+from fsmatrix.backends.base import (
+    NO_LEVEL,
+    Availability,
+    Backend,
+    BackendOptions,
+    Evidence,
+    Foreseen,
+    Space,
+)
 from fsmatrix.backends.player.ops import DRIVERS, Driver
-from fsmatrix.results.evidence.stored import Json
+from fsmatrix.results.evidence.stored import Json, Level
 from fsmatrix.results.record import Case
 from fsmatrix.results.registry import UnknownName
 from fsmatrix.results.units import PositiveSize
@@ -65,9 +73,12 @@ class Memory(Disk):
 
 class Cluster(Disk):
     name = "cluster"
-    level_factors = frozenset({"storage_nodes", "interface"})
     cache_states = frozenset({"cold", "warm"})
     device_states = frozenset({"as_found", "fresh"})
+
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        factors = frozenset({"storage_nodes", "interface"})
+        return replace(super().foreseen(level), level_factors=factors)
 
 
 class Raw(Disk):

@@ -10,7 +10,7 @@ import os
 import socket
 import stat
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -18,12 +18,15 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from fsmatrix.backends.access import Access, DeviceAccess, expect
 from fsmatrix.backends.base import (
+    NO_LEVEL,
     Availability,
     Backend,
     BackendOptions,
     CacheMethod,
     Evidence,
+    Foreseen,
     ProvisionContext,
+    RunPlace,
     Settled,
     Space,
 )
@@ -44,7 +47,6 @@ from fsmatrix.results.evidence.stored import (
     Json,
     JsonObject,
     Level,
-    Scalar,
     inside,
     mapping,
     positive,
@@ -270,6 +272,7 @@ class Device(Backend):
     Options = DeviceOptions
     access_type = DeviceAccess
     network = False
+    guarded = True
     cache_states = frozenset({"cold", "bypass"})  # a warm one would measure the page cache alone
 
     def __init__(self, options: Any) -> None:
@@ -301,56 +304,28 @@ class Device(Backend):
         except BackendError as error:
             return str(error)
 
-    def block(self) -> int:
-        """The device's logical block: what direct I/O needs; through the page cache any size."""
-        if self._chosen.buffered or self._chosen.emulated:
-            return 1  # an emulated one has 512 bytes, as all direct I/O needs
-        try:
-            with claims.opened(self._chosen.device) as handle:
-                facts = devices.device_facts(claims.disk(handle).number)
-        except BackendError:  # `refusal` says so of a target that takes part
-            return 1
-        return positive(facts.get("logical_block_size")) or 1
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """The device; of an emulated one its class, and its image.
 
-    def attributes(self) -> dict[str, Scalar]:
-        """Its class, if that is emulated; of a real one the campaign may tell it."""
-        return {CLASS: "emulated"} if self._chosen.emulated else {}
-
-    def realised(self, level: Level) -> dict[str, str]:
-        """Emulated, if it is."""
-        del level
-        return {CLASS: "emulated"} if self._chosen.emulated else {}
-
-    def overwrites(self, space: int) -> str:
-        """The device, and how much of it is lost."""
-        if self._chosen.emulated:
-            return ""
-        with claims.opened(self._chosen.device) as handle:
-            disk = claims.disk(handle)
-        facts = devices.device_facts(disk.number)
-        words = [str(facts.get("model", "")), f"serial number {disk.serial}" if disk.serial else ""]
-        identity = ", ".join(word for word in words if word) or "no serial number"
-        return (
-            f"DESTROYS what is on {self._chosen.device} ({disk.name}, {identity}, "
-            f"{format_size(disk.size, 1)}): its first {format_size(space, 1)} are overwritten"
+        The class of a real one the campaign may tell.
+        """
+        known, played = super().foreseen(level), self._chosen.emulated
+        if not played:
+            return replace(known, places=(self._chosen.device,))
+        of_class = {CLASS: "emulated"}
+        return replace(
+            known,
+            attributes=of_class,
+            realised=of_class,
+            state_bytes=played.size,
+            state_direct=True,
         )
-
-    def named_places(self) -> tuple[Path, ...]:
-        """The device."""
-        return (Path(self._chosen.device).resolve(),) if self._chosen.device else ()
-
-    def state_bytes(self) -> int:
-        """The image of an emulated device."""
-        return self._chosen.emulated.size if self._chosen.emulated else 0
-
-    def state_refusal(self, folder: Path, size: int) -> str:
-        """No room for the image there, or no direct I/O."""
-        return images.folder_refusal(folder, size, direct=True) if self.state_bytes() else ""
 
     def commands(self, level: Level, block_seed: str) -> list[str]:
         """The image of an emulated device."""
         del level, block_seed
-        return images.commands(self.state_bytes()) if self.state_bytes() else []
+        played = self._chosen.emulated
+        return images.commands(played.size) if played else []
 
     def provision(self, level: Level, context: ProvisionContext) -> DeviceAccess:
         """Look at the device, lock it, and make the folder of its nodes; nothing is written."""
@@ -453,16 +428,31 @@ class Device(Backend):
         return own.completed(seen).completed(local_deployment(bare))
 
     def space(self, access: Access | None = None) -> Space:
-        """The size of the device: what is on it does not count."""
+        """The size of the device: what is on it does not count, and is lost.
+
+        Its logical block is what direct I/O needs (512 bytes of an emulated one, as all direct
+        I/O does); through the page cache any size will do.
+        """
         if access is not None:
-            return Space(_size(access), None, "size of the device")
+            block = self._block(_number(access))
+            return Space(_size(access), None, "size of the device", block)
         if self._chosen.emulated:
             return Space(self._chosen.emulated.size, None, "size of the image")
         try:
             with claims.opened(self._chosen.device) as handle:
-                return Space(claims.disk(handle).size, None, "size of the device")
+                disk = claims.disk(handle)
         except BackendError as error:  # `refusal` says so of a target that takes part
             return Space(None, None, str(error))
+        facts = devices.device_facts(disk.number)
+        words = [str(facts.get("model", "")), f"serial number {disk.serial}" if disk.serial else ""]
+        identity = ", ".join(word for word in words if word) or "no serial number"
+        whose = f"{self._chosen.device} ({disk.name}, {identity}, {format_size(disk.size, 1)})"
+        return Space(disk.size, None, "size of the device", self._block(disk.number), whose)
+
+    def _block(self, number: str) -> int:
+        if self._chosen.buffered or self._chosen.emulated:
+            return 1
+        return positive(devices.device_facts(number).get("logical_block_size")) or 1
 
     # -- node leaders --------------------------------------------------------------------
     @classmethod
@@ -486,18 +476,13 @@ class Device(Backend):
             lift(attached, journal)
 
     @classmethod
-    def guard(cls, access: Access) -> None:
-        """The device is still that one, still claimed, and carries nothing."""
-        look(_bare(access))
-
-    @classmethod
-    def run_root(cls, access: Access, name: str) -> str:
+    def run_place(cls, access: Access, name: str) -> RunPlace:
         """The folder of the run's node."""
-        return str(Path(_bare(access).path) / name)
+        return RunPlace((str(Path(_bare(access).path) / name),))
 
     @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
-        """A folder with the device's node."""
+        """A folder with the node of the device: still that one, claimed, and carrying nothing."""
         del programs
         make_node(_bare(access), Path(cls.run_root(access, name)))
 

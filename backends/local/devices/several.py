@@ -18,11 +18,14 @@ from typing import cast
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathsAccess, expect
 from fsmatrix.backends.base import (
+    NO_LEVEL,
     Availability,
     Backend,
     CacheMethod,
     Evidence,
+    Foreseen,
     ProvisionContext,
+    RunPlace,
     Settled,
     Space,
     choose_hosts,
@@ -40,7 +43,15 @@ from fsmatrix.backends.system.files import expand
 from fsmatrix.backends.system.mounts import mount_of
 from fsmatrix.backends.system.trusted import shared_refusal
 from fsmatrix.backends.system.workfolder import remove_tree
-from fsmatrix.results.evidence.stored import Json, JsonObject, Level, positive, text, texts
+from fsmatrix.results.evidence.stored import (
+    Json,
+    JsonObject,
+    Level,
+    Scalar,
+    positive,
+    text,
+    texts,
+)
 from fsmatrix.results.evidence.target import NONE, Deployment, EmulatedDevices
 
 # Directories that the user names, each on a device of its own: ours are made in them.
@@ -60,12 +71,6 @@ def refusal(options: DevicesOptions) -> str:
             )
         on[device] = path
     return ""
-
-
-def memory(options: DevicesOptions) -> str:
-    """The type of file system of the first that is in memory (empty: none is)."""
-    kinds = (_each(options, path).memory() for path in options.paths)
-    return next((kind for kind in kinds if kind), "")
 
 
 def _each(options: DevicesOptions, path: str) -> Directory:
@@ -152,7 +157,6 @@ class Devices(Backend):
     Options = DevicesOptions
     access_type = PathsAccess
     network = False
-    level_factors = frozenset({FACTOR})
 
     @property
     def _chosen(self) -> DevicesOptions:
@@ -170,39 +174,28 @@ class Devices(Backend):
             return emulated.refusal(self._chosen.emulated)
         return refusal(self._chosen)
 
-    def memory(self) -> str:
-        """Of the first directory on tmpfs."""
-        return "" if self._chosen.emulated else memory(self._chosen)
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        """A root on each device that takes part; the directories, or the image of emulated ones."""
+        chosen = self._chosen
+        played = chosen.emulated
+        return replace(
+            super().foreseen(level),
+            level_factors=frozenset({FACTOR}),
+            realised={FACTOR: "emulated"} if played else {},
+            places=tuple(chosen.paths),
+            state_bytes=played.count * played.size if played else 0,
+            state_direct=played is not None,
+            root_count=positive(level.get(FACTOR)) or chosen.count,
+        )
 
-    def named_places(self) -> tuple[Path, ...]:
-        """The directories."""
-        return tuple(expand(path).resolve() for path in self._chosen.paths)
-
-    def state_bytes(self) -> int:
-        """The image of emulated devices."""
-        chosen = self._chosen.emulated
-        return chosen.count * chosen.size if chosen else 0
-
-    def state_refusal(self, folder: Path, size: int) -> str:
-        """No room for the image there, or no direct I/O."""
-        return images.folder_refusal(folder, size, direct=True) if self.state_bytes() else ""
-
-    def level_refusal(self, level: Level) -> str:
+    def level_refusal(self, level: Level, bed: Mapping[str, Scalar] | None = None) -> str:
         """More devices than there are."""
+        del bed
         if positive(level.get(FACTOR, 1)) is None:
             return f"{FACTOR}: {level[FACTOR]!r} is no number of devices"
-        if (number := self.root_count(level)) > self._chosen.count:
+        if (number := self.foreseen(level).root_count) > self._chosen.count:
             return f"{FACTOR}: {number} devices are asked for, and there are {self._chosen.count}"
         return ""
-
-    def root_count(self, level: Level) -> int:
-        """The devices that take part."""
-        return positive(level.get(FACTOR)) or self._chosen.count
-
-    def realised(self, level: Level) -> dict[str, str]:
-        """Emulated, if the devices are."""
-        del level
-        return {FACTOR: "emulated"} if self._chosen.emulated else {}
 
     def commands(self, level: Level, block_seed: str) -> list[str]:
         """Of emulated devices: their image and its parts."""
@@ -212,7 +205,9 @@ class Devices(Backend):
     def _numbers(self, level: Level, block_seed: str) -> list[int]:
         width = len(str(self._chosen.count))
         names = [f"{number:0{width}}" for number in range(self._chosen.count)]
-        return [int(name) for name in choose_hosts(names, self.root_count(level), block_seed)]
+        return [
+            int(name) for name in choose_hosts(names, self.foreseen(level).root_count, block_seed)
+        ]
 
     def provision(self, level: Level, context: ProvisionContext) -> PathsAccess:
         """Draw the devices of the level, and make a place on each."""
@@ -293,16 +288,16 @@ class Devices(Backend):
             emulated.unmount(Adapter.of(access.details), journal)
 
     @classmethod
-    def run_roots(cls, access: Access, name: str) -> tuple[str, ...]:
-        """One on each device."""
-        return tuple(str(Path(path) / name) for path in _paths(access))
+    def run_place(cls, access: Access, name: str) -> RunPlace:
+        """One root on each device."""
+        return RunPlace(tuple(str(Path(path) / name) for path in _paths(access)))
 
     @classmethod
     def make_run(cls, access: Access, name: str, programs: bool = False) -> None:
         """On each device; BackendError that names those that have gone."""
         del programs
         cls._refuse_trouble(access)
-        for root in cls.run_roots(access, name):
+        for root in cls.run_place(access, name).roots:
             Path(root).mkdir(exist_ok=True)
 
     @classmethod

@@ -123,11 +123,11 @@ def test_factors_and_attributes_come_from_levels(name: str) -> None:
     kind = base.load(name)
     levels = {"redundancy": "ec=2+1", "failure_domain": "osd"}
     used = kind(kind.Options.model_validate({"levels": levels}))
-    assert used.level_factors == {"storage_nodes", "interface"}
-    assert used.attributes() == levels
+    assert used.foreseen().level_factors == {"storage_nodes", "interface"}
+    assert used.foreseen().attributes == levels
     plain = kind(kind.Options.model_validate({"pool": "p"} if name == "rados" else {}))
-    assert plain.level_factors == frozenset()
-    assert plain.attributes() == {}
+    assert plain.foreseen().level_factors == frozenset()
+    assert plain.foreseen().attributes == {}
 
 
 def test_pool_and_levels_exclude_each_other() -> None:

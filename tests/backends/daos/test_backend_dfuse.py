@@ -87,13 +87,13 @@ def test_how_dfuse_is_called(standin: Standin) -> None:
 
 
 def test_what_makes_two_mounts_differ_is_a_coordinate(standin: Standin) -> None:
-    assert dfuse().attributes() == {"caching": "site", "interception": "none"}
+    assert dfuse().foreseen().attributes == {"caching": "site", "interception": "none"}
     own = dfuse(cache_attributes={"data-cache": "off", "attr-time": "1s"}, caching="write_through")
-    assert own.attributes()["caching"] == "write_through attr-time=1s data-cache=off"
-    assert dfuse(path="/m").attributes()["caching"] == "as_found"
-    assert dfuse().level_factors >= {"caching", "interception", "object_class"}
-    assert dfuse(path="/m").level_factors == {"interception"}
-    assert "caching" not in own.level_factors  # attributes are one way to cache
+    assert own.foreseen().attributes["caching"] == "write_through attr-time=1s data-cache=off"
+    assert dfuse(path="/m").foreseen().attributes["caching"] == "as_found"
+    assert dfuse().foreseen().level_factors >= {"caching", "interception", "object_class"}
+    assert dfuse(path="/m").foreseen().level_factors == {"interception"}
+    assert "caching" not in own.foreseen().level_factors  # attributes are one way to cache
     assert dfuse().level_refusal({"caching": "disabled"}) == ""
     assert "off: Input should be 'site', 'write_through' or" in (
         dfuse().level_refusal({"caching": "off"})

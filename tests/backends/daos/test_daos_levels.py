@@ -34,7 +34,7 @@ def created(standin: Standin) -> list[list[str]]:
 def test_a_pool_for_a_level(standin: Standin, context: ProvisionContext) -> None:
     backend = daos(levels=MADE)
     level = {"storage_nodes": 2, "object_class": "RP_2G1"}
-    assert backend.level_factors == {"storage_nodes", "object_class", "redundancy_level"}
+    assert backend.foreseen().level_factors == {"storage_nodes", "object_class", "redundancy_level"}
     assert backend.refusal() == backend.level_refusal(level) == backend.required_consent() == ""
     access = backend.provision(level, context)
     (label,) = standin.pools
@@ -111,16 +111,16 @@ def test_classes_of_a_pool_that_exists(standin: Standin) -> None:
     assert daos(rd_fac=1).refusal() == "rd_fac 1 needs 2 servers, and the pool has 1"
     assert "needs 2 targets" in daos().level_refusal({"object_class": "S2"})
     assert "is also a cluster factor" in daos(oclass="S1").level_refusal({"object_class": "SX"})
-    assert daos().level_factors == {"object_class", "redundancy_level"}
-    assert daos(container="posix1").level_factors == set()
+    assert daos().foreseen().level_factors == {"object_class", "redundancy_level"}
+    assert daos(container="posix1").foreseen().level_factors == set()
 
 
 def test_coordinates() -> None:
-    assert daos(oclass="EC_2P1GX", rd_lvl="node").attributes() == {
+    assert daos(oclass="EC_2P1GX", rd_lvl="node").foreseen().attributes == {
         "redundancy": "ec=2+1",
         "failure_domain": "host",
     }
-    assert daos().attributes() == {}
+    assert daos().foreseen().attributes == {}
 
 
 def test_prepared_pools(standin: Standin, context: ProvisionContext) -> None:

@@ -147,15 +147,15 @@ def test_what_the_backend_refuses(
     standin: Standin, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = dfuse(interception="ioil", interception_library=str(library))
-    assert backend.program_refusal({}, sys.executable) == ""
-    assert "statically linked" in backend.program_refusal({}, str(static_program(tmp_path)))
-    assert backend.program_refusal({}, "") == ""  # the player: it is a Python's process
+    assert backend.engine_refusal({}, "ior", sys.executable) == ""
+    assert "statically linked" in backend.engine_refusal({}, "ior", str(static_program(tmp_path)))
+    assert backend.engine_refusal({}, "player") == ""  # the player: it is a Python's process
     static = str(static_program(tmp_path))
-    assert dfuse().program_refusal({}, static) == ""
-    assert "statically linked" in dfuse().program_refusal({"interception": "pil4dfs"}, static)
+    assert dfuse().engine_refusal({}, "ior", static) == ""
+    assert "statically linked" in dfuse().engine_refusal({"interception": "pil4dfs"}, "ior", static)
     monkeypatch.setattr(sys, "executable", static)
-    assert "statically linked" in backend.program_refusal({}, "")
-    assert backend.program_refusal({"interception": "none"}, "") == ""
+    assert "statically linked" in backend.engine_refusal({}, "player")
+    assert backend.engine_refusal({"interception": "none"}, "player") == ""
     wrong = dfuse(interception="ioil", interception_library=str(tmp_path / "no.so"))
     assert "No such file" in wrong.refusal()
 

@@ -86,8 +86,8 @@ def test_levels(number: Any, reason: str) -> None:
 
 
 def test_only_emulated_devices_are_emulated(tmp_path: Path) -> None:
-    assert emulated().realised({}) == {FACTOR: "emulated"}
-    assert on(tmp_path).realised({}) == {}
+    assert emulated().foreseen().realised == {FACTOR: "emulated"}
+    assert on(tmp_path).foreseen().realised == {}
 
 
 def test_two_directories_of_one_file_system_are_refused(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_two_directories_of_one_file_system_are_refused(tmp_path: Path) -> None:
 def test_access_survives_json() -> None:
     access = PathsAccess("devices", "t", {"numbers": [1]}, ("/a", "/b"))
     assert PathsAccess.from_json(json.loads(json.dumps(access.to_json()))) == access
-    assert access.folders == Devices.run_roots(access, "") == ("/a", "/b")
+    assert access.folders == Devices.run_place(access, "").roots == ("/a", "/b")
 
 
 # -- cgroups, as files -------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class TestDirectories:
         target.mount(access, context.journal)
         assert len({Path(path).stat().st_dev for path in access.paths}) == 2
         target.make_run(access, "run")
-        roots = target.run_roots(access, "run")
+        roots = target.run_place(access, "run").roots
         assert all(Path(root).is_dir() for root in roots)
         (Path(roots[1]) / "f").write_bytes(bytes(MIB))
         facts = target.describe(access)

@@ -47,7 +47,7 @@ def test_whole_life(context: ProvisionContext, tmp_path: Path) -> None:
         assert node.name == DeviceAccess.NODE
         assert stat.S_IMODE(node.lstat().st_mode) == 0o600
         assert devices.number_of(node) == devices.number_of(device)
-        target.guard(access)
+        target.make_run(access, "run")
         facts = target.describe(access)
         assert facts["devices"][0]["name"] == Path(device).name
         assert target.deployment(facts).media == "file"
@@ -61,7 +61,7 @@ def test_whole_life(context: ProvisionContext, tmp_path: Path) -> None:
         target.unmount(access, context.journal)
         target.unmount(access, context.journal)  # harmless
         with pytest.raises(BackendError, match="is not claimed"):
-            target.guard(access)
+            target.make_run(access, "run")
         target.release(access, context)
         target.finish(context)
         assert context.journal.pending() == []
@@ -158,9 +158,9 @@ def test_somebody_writes_a_file_system_over_a_claim(
             os.fsync(file.fileno())
         before = digest(image)
         with pytest.raises(BackendError, match=f"{device} carries ext4 at 0x438"):
-            target.guard(access)
-        with pytest.raises(BackendError, match="carries ext4"):
             target.make_run(access, "run")
+        with pytest.raises(BackendError, match="carries ext4"):
+            target.make_run(access, "next")
         target.unmount(access, context.journal)
         with pytest.raises(BackendError, match=r"after the runs, .* carries ext4"):
             target.release(access, context)
@@ -189,7 +189,7 @@ def test_emulated(context: ProvisionContext) -> None:
     options = {"emulated": {"size": 32 * MIB, "iops": {"read": 200, "write": 100}}}
     target = Device(DeviceOptions.model_validate(options))
     assert target.refusal() == ""
-    assert target.overwrites(MIB) == ""
+    assert target.space().overwritten == ""
     access = target.provision({}, context)
     device = access.device
     folder = cgroups.own(cgroups.drive_hierarchy())

@@ -21,8 +21,10 @@ def backend(**options: Any) -> Nilfs2:
 
 
 def test_the_settings_of_the_study_are_a_level_of_gc() -> None:
-    assert backend(cleaner=STUDY).attributes() == {"gc": "protection=1,segments=2,interval=5"}
-    assert backend().attributes() == {"gc": "none"}
+    assert backend(cleaner=STUDY).foreseen().attributes == {
+        "gc": "protection=1,segments=2,interval=5"
+    }
+    assert backend().foreseen().attributes == {"gc": "none"}
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,7 @@ def test_the_settings_of_the_study_are_a_level_of_gc() -> None:
 )
 def test_f2fs_is_told_by_mount_options(mount_options: str, level: str) -> None:
     options = F2fsOptions.model_validate({"mount_options": mount_options})
-    assert F2fs(options).attributes() == {"gc": level}
+    assert F2fs(options).foreseen().attributes == {"gc": level}
 
 
 def test_they_are_what_the_cleaner_reads() -> None:

@@ -103,7 +103,7 @@ class TestEmulated:
         before = target.counters(access)
         first, second = access.details["numbers"]
         target.make_run(access, "run")
-        file = Path(target.run_roots(access, "run")[1]) / "f"
+        file = Path(target.run_place(access, "run").roots[1]) / "f"
         with file.open("wb") as stream:
             stream.write(os.urandom(MIB))
             os.fsync(stream.fileno())

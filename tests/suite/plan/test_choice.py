@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from fsmatrix.backends.base import Availability, Space
+from fsmatrix.backends.base import NO_LEVEL, Availability, Foreseen, Space
+from fsmatrix.results.evidence.stored import Level
 from fsmatrix.results.files.store import CAMPAIGN, StoreError
+from fsmatrix.results.units import format_size
 from fsmatrix.suite.plan.as_json import plan_json
 from fsmatrix.suite.plan.plan import Request
 from fsmatrix.suite.run.execute import continued
@@ -170,8 +174,6 @@ class Absent(Disk):
 
 
 def test_the_words_are_those_of_check_and_it_is_asked_once() -> None:
-    from dataclasses import replace
-
     lookup = replace(LOOKUP, backends=type(LOOKUP.backends)({**LOOKUP.backends, "other": Absent}))
     Absent.asked.clear()
     plan = planned(head=head(), lookup=lookup)
@@ -183,28 +185,27 @@ def test_the_words_are_those_of_check_and_it_is_asked_once() -> None:
 class Keeping(Disk):
     """Keeps its size in the state directory."""
 
-    def state_bytes(self) -> int:
-        return int(self.options.size)  # type: ignore[attr-defined]
-
-    def state_refusal(self, folder: Path, size: int) -> str:
-        assert folder.name == "state"
-        return f"{size} bytes do not fit" if size > 100 * MIB else ""
+    def foreseen(self, level: Level = NO_LEVEL) -> Foreseen:
+        size = int(self.options.size)  # type: ignore[attr-defined]
+        return replace(super().foreseen(level), state_bytes=size)
 
     def space(self, access: Any = None) -> Space:
         return Space(None, None, "unknown")
 
 
 def test_images_of_several_targets_share_the_room_of_the_results_directory(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     lookup = replace(
         LOOKUP,
         backends=type(LOOKUP.backends)({**LOOKUP.backends, "disk": Keeping, "other": Keeping}),
     )
-    size = f", options: {{size: {60 * MIB}}}"
+    most = shutil.disk_usage(tmp_path).free * 6 // 10
+    size = f", options: {{size: {most}}}"
     made = head(a=size, b=size, home=size)
     plan = planned(head=made, lookup=lookup, out=tmp_path / "out")
     assert targets(plan)[0] == "a"
-    assert f"{120 * MIB} bytes do not fit" in plan.left_out[0].reason
+    assert f"images need {format_size(2 * most, 1)} and" in plan.left_out[0].reason
     assert targets(planned(head=made, lookup=lookup)) == ["a", "b"]  # no directory to be asked
     assert not (tmp_path / "out").exists()
+    (tmp_path / "out/state").mkdir(parents=True)
+    plan = planned(head=made, lookup=lookup, out=tmp_path / "out")
+    assert f"{tmp_path}/out/state has" in plan.left_out[0].reason

@@ -209,7 +209,7 @@ def test_which_programs_speak_to_servers(
     backend: str, options: dict[str, str], speaks: bool
 ) -> None:
     kind = BACKENDS.load(backend)
-    assert kind(kind.Options.model_validate(options)).programs_speak({}) is speaks
+    assert kind(kind.Options.model_validate(options)).foreseen().programs_speak is speaks
     assert kind.network is (backend != "directory")
 
 

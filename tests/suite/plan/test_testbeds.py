@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.base import NO_LEVEL, Foreseen, ProvisionContext
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.directory import Directory
 from fsmatrix.backends.testbed.daos_testbed import DaosTestbed
@@ -148,8 +148,8 @@ def test_attributes_follow_the_level_of_a_bed() -> None:
 
 
 def test_what_a_backend_tells_is_an_attribute_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"redundancy": "size=3"}
-    monkeypatch.setattr(Directory, "attributes", lambda _self: told)
+    told = Foreseen(attributes={"redundancy": "size=3"})
+    monkeypatch.setattr(Directory, "foreseen", lambda _self, _level=NO_LEVEL: told)
     target = "{backend: directory, options: {path: /mnt/x}%s}"
     campaign = re.sub(r"\{backend: rados.*", target % "", text())
     campaign = campaign.replace("  storage_nodes: [1, 2]\n", "")

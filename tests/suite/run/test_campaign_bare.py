@@ -6,16 +6,39 @@ import json
 import os
 import signal
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from fsmatrix.backends.access import Access
+from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.errors import BackendError
+from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.devices import emulated
 from fsmatrix.backends.system import devices
 from fsmatrix.results.files.store import Store
-from tests.backends.bare_devices import MIB, attached, digest, out_of
+from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.record import Case, Geometry
+from fsmatrix.suite.cases.resolve import Engines
+from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.run.assemble import RunSpec, Settings
+from fsmatrix.suite.run.runner import Runner
+from fsmatrix.suite.session.messages import Call
+from fsmatrix.suite.workloads.base import (
+    Argv,
+    Footprint,
+    Output,
+    Step,
+    Workload,
+    WorkloadOptions,
+)
+from tests.backends.bare_devices import MIB, attached, bare, digest, out_of
 from tests.suite.running import Running, fsmatrix
+from tests.suite.sessions import runner_on, started
 from tests.waiting import PATIENCE
 
 CAMPAIGN = """
@@ -191,6 +214,54 @@ def test_the_device_shrinks_in_a_run(tmp_path: Path) -> None:
     assert len(reasons) == 2
     assert "ENOSPC in write" in reasons[0] or "EIO in write" in reasons[0], reasons
     assert "not the device that was looked at before: other size" in reasons[1], reasons
+
+
+class Two(Workload):
+    """Two programs, one after the other."""
+
+    name: ClassVar[str] = "two"
+
+    def __init__(self, *programs: tuple[str, ...]) -> None:
+        super().__init__(WorkloadOptions())
+        self.programs = programs
+
+    def steps(self, case: Case, access: Access, engine: Engine) -> list[Step]:
+        return [Step(argv[0], "once", "setup", Argv(argv)) for argv in self.programs]
+
+    def parse(self, case: Case, outputs: Sequence[Output]) -> Parsed:
+        return Parsed()
+
+    def footprint(self, case: Case) -> Footprint:
+        return Footprint(0, 0, 0)
+
+
+def test_what_appears_on_the_device_within_a_run_ends_it(tmp_path: Path) -> None:
+    """The device is looked at before each step, and not only where the run begins."""
+    image, theirs, later = tmp_path / "disk", tmp_path / "theirs", tmp_path / "later"
+    out, one = tmp_path / "out", Geometry(1, 1)
+    theirs.write_bytes(bytes(32 * MIB))
+    out_of("mkfs.ext4", theirs)
+    out.mkdir()
+    journal = Journal(tmp_path / "journals/host.jsonl")
+    with attached(image) as device, started(one) as session:
+        target = bare(device)
+        context = ProvisionContext("dev", tmp_path / "state", journal, "within")
+        access = target.provision({}, context)
+        kernels = session.hello.kernels
+        session.call(Call.of(kernels, "mount", access, out / "journal"), PATIENCE)
+        like = runner_on(session, tmp_path, out, Settings(60.0, 5.0, out=out))
+        runner = Runner(replace(like.context, access=access), like.quiet, like.written)
+        write = ("dd", f"if={theirs}", f"of={device}", "conv=notrunc,fsync")
+        case = Case("dev", "two", {}, one, cache="bypass")
+        player = Engines({}).get("player")
+        work = Two(write, ("touch", str(later)))
+        record, _ = runner.run(RunSpec(case, work, player, {"target": "dev"}, 0, 1, 0, "a", 1))
+        assert record.status == "failed"
+        assert f"{device} carries ext4 at 0x438" in record.error
+        assert not later.exists()
+        session.call(Call.of(kernels, "unmount", access, out / "journal"), PATIENCE)
+        with pytest.raises(BackendError, match=r"after the runs, .* carries ext4"):
+            target.release(access, context)
 
 
 def test_a_second_campaign_and_resume(tmp_path: Path) -> None:
