@@ -6,7 +6,8 @@ Names end with the device or link that they are of: "disk_read:sda", "link_recei
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from fsmatrix.results.evidence.stored import Stored
 
@@ -41,7 +42,9 @@ class WatchedNode(Stored):
     interval: float | None = None  # seconds between samples
     offset: float = 0.0  # seconds by which its clock was ahead of the runs'; it is taken out
     uncertainty: float = 0.0  # of that offset, seconds
-    link_limits: tuple[tuple[str, float], ...] = ()  # link -> bytes/s each way, where it is known
+    # bytes/s each way of a link by its name, and of "disk_read:sda", where they are known
+    link_limits: Mapping[str, float] = field(default_factory=dict)
+    drive_limits: Mapping[str, float] = field(default_factory=dict)
     why_not: str | None = None  # why it has no series, or fewer than it should
 
 
