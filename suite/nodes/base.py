@@ -20,7 +20,7 @@ import numpy as np
 
 from fsmatrix.results.evidence.nodes import WatchedNode, unit_of
 from fsmatrix.results.record import Monitor
-from fsmatrix.suite.nodes.counters import Look, rates
+from fsmatrix.suite.nodes.counters import Look, levels, rates
 
 PATIENCE = 2.0  # seconds that a run waits for a look before and after a step
 ANSWER_WITHIN = 5.0  # seconds in which a node or a server must answer
@@ -242,6 +242,10 @@ def monitor(looks: Mapping[str, Sequence[Look]]) -> Monitor | None:
 
 
 def _values(looks: Sequence[Look]) -> Iterator[tuple[float, dict[str, float]]]:
+    """Of each look its time and values; the first one has no rates, and dates the second's."""
+    if len(looks) < 2:
+        return
+    yield looks[0].at, levels(looks[0])
     for before, after in pairwise(looks):
         if values := rates(before, after):
             yield after.at, values

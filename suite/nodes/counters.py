@@ -63,9 +63,12 @@ def rates(before: Look, after: Look) -> dict[str, float]:
             done = moved.get(f"disk_reads:{disk}", 0.0) + moved.get(f"disk_writes:{disk}", 0.0)
             if done > 0:
                 values[f"disk_latency:{disk}"] = moved[name] / done
-    if MEMORY in after.counters:
-        values[MEMORY] = after.counters[MEMORY]
-    return values
+    return values | levels(after)
+
+
+def levels(look: Look) -> dict[str, float]:
+    """The series' values that one look gives."""
+    return {MEMORY: look.counters[MEMORY]} if MEMORY in look.counters else {}
 
 
 def of_proc(
