@@ -33,6 +33,7 @@ OPTIONS = (
     "-oServerAliveInterval=5", "-oServerAliveCountMax=2", "-oClearAllForwardings=yes",
     "-oForwardAgent=no", "-oForwardX11=no", "-oPermitLocalCommand=no",
 )  # fmt: skip
+HELLO = "@ hello 0 0"
 # No single quote, no newline, no ! in it: every login shell passes it on to sh as it is.
 _PYTHON = (
     "import sys,time;w=sys.stdout;o=lambda p:open(p).read();"
@@ -42,7 +43,7 @@ _PYTHON = (
     'for n in iter(sys.stdin.readline,\\"\\"))'
 )
 _SHELL = (
-    'export LC_ALL=C; echo "@ hello 0 0"; '
+    f'export LC_ALL=C; echo "{HELLO}"; '
     "for d in /sys/class/net/*; do [ -e $d/device ] && "
     "echo L ${d##*/} $(cat $d/speed 2>/dev/null); done; "
     "for d in /sys/block/*; do [ -e $d/device ] && echo B ${d##*/}; done; echo .; "
@@ -97,10 +98,12 @@ class Reader:
         *lines, self.rest = (self.rest + data).split(b"\n")
         for line in lines:
             text = line.decode("utf-8", "replace")
-            if text == ".":
+            if text == HELLO or (self.greeted and text.startswith("@ ")):
+                self.lines = [text]  # what came before is a banner
+            elif text == "." and self.lines:
                 self._answer(interval)
                 self.lines = []
-            elif self.lines or text.startswith("@ "):  # before that: a banner
+            elif self.lines:
                 self.lines.append(text)
         if len(self.rest) + sum(map(len, self.lines)) > MOST_KEPT:
             self.why_not = "what it sends has no end"
@@ -108,7 +111,7 @@ class Reader:
     def _answer(self, interval: float) -> None:
         try:
             _, number, wall, own = self.lines[0].split()
-            if number == "hello":
+            if self.lines[0] == HELLO:
                 self._greet()
                 return
             if int(number) not in self.asked:
