@@ -146,7 +146,8 @@ class PrometheusSource(Source):
             for each in series:
                 _put(found, query, each["metric"], each["values"])
         seen = {}
-        for instance in found.values():
+        # of several that scrape one node the one that does so most often counts
+        for instance in sorted(found.values(), key=lambda each: len(each.at)):
             if not instance.at:
                 continue
             called = [name for name in self._nodes if name in instance.names]
