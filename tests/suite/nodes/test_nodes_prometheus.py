@@ -1,4 +1,4 @@
-"""Nodes as a Prometheus has scraped them: the real server and exporter, and servers that are none."""
+"""Nodes as a Prometheus has scraped them: the real server and exporter, and false servers."""
 
 from __future__ import annotations
 
