@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -17,6 +19,7 @@ from fsmatrix.suite.nodes.base import PATIENCE, Asked, NodeWatch, Seen, Source, 
 from fsmatrix.suite.nodes.counters import Look, of_proc, rates
 from fsmatrix.suite.plan.plan import Installation, Request, build_plan
 from fsmatrix.suite.plan.plan import Source as Text
+from tests.suite import acme
 
 PROC = """cpu  100 0 50 800 50 0 0 0 0 0
 cpu0 100 0 0 400 0 0 0 0 0 0
@@ -200,6 +203,29 @@ def test_of_two_sources_the_first_that_has_looks_counts() -> None:
     assert made.hosts == ("n1",)
     assert list(seen) == ["n1"]
     watch.close()
+
+
+def test_the_source_of_the_contributors_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acme.write(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    agent = importlib.import_module("acme.agent")
+    monkeypatch.setattr(agent, "COUNTERS", tmp_path / "counters.json")
+    try:
+        watch = NodeWatch(Asked(0.1), {"agent": agent.Agent})
+        assert "is missing" in (watch.taken()[1]["*"].why_not or "")
+        agent.COUNTERS.write_text('{"disk_written:nvme0": 5}')
+        watch = NodeWatch(Asked(0.1), {"agent": agent.Agent})
+        with watch.step():
+            agent.COUNTERS.write_text('{"disk_written:nvme0": 9}')
+        made, seen = watch.taken()
+        assert seen["acme1"] == WatchedNode(source="agent", interval=0.1)
+        assert made is not None
+        assert made.series["disk_written:nvme0"].max() > 0
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "acme"]:
+            sys.modules.pop(name)
 
 
 CAMPAIGN = """campaign: c
