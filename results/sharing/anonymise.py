@@ -318,6 +318,8 @@ class Learner:
         for monitor in filter(None, (record.monitor, record.nodes)):
             for host in monitor.hosts:
                 vocabulary.learn("host", host)
+        for host in record.evidence.nodes:
+            vocabulary.learn("host", host)
         for shares in record.evidence.cpu.values():
             for host in shares:
                 vocabulary.learn("host", host)

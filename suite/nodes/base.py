@@ -12,12 +12,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 
+from fsmatrix.backends.system.tools import Overdue, within
 from fsmatrix.results.evidence.nodes import WatchedNode, unit_of
 from fsmatrix.results.record import Monitor
 from fsmatrix.suite.nodes.counters import Look, levels, rates
@@ -95,6 +97,8 @@ class _Opened:
             return None
         try:
             return what(self.source)
+        except Unwatched as reason:
+            self.lost(str(reason))
         except Exception as error:  # noqa: BLE001 - it costs the series, never the run
             self.lost(f"{type(error).__name__}: {error}")
 
@@ -103,7 +107,7 @@ class _Opened:
         source, self.source, self.why_not = self.source, None, why_not
         if source is not None:
             with suppress(Exception):
-                source.close()
+                within(ANSWER_WITHIN, source.close)
 
 
 class NodeWatch:
@@ -125,7 +129,6 @@ class NodeWatch:
             if each.source is None and not each.why_not:
                 each.why_not = f"it did not begin within {2 * ANSWER_WITHIN:g} s"
         self._steps: list[tuple[float, float]] = []
-        self._closed = False
 
     def _open(self, opened: _Opened, kind: type[Source]) -> None:
         try:
@@ -162,7 +165,7 @@ class NodeWatch:
             self._steps.append((began, time.time()))
             if thread.is_alive():  # one hangs: the thread is left behind, and so are they all
                 for each in live:
-                    each.source, each.why_not = None, f"no answer within {PATIENCE:g} s"
+                    each.lost(f"no answer within {PATIENCE:g} s")
 
     def _looking(
         self, live: Sequence[_Opened], begun: threading.Event, over: threading.Event
@@ -192,7 +195,7 @@ class NodeWatch:
             seen: Mapping[str, Seen] | None = None
             if steps:
                 began, ended = steps[0][0], steps[-1][1]
-                seen = each.guarded(lambda s, b=began, e=ended: s.taken(b, e))  # type: ignore[misc]
+                seen = each.guarded(partial(_taken, began=began, ended=ended))
             for name, node in (seen or {}).items():
                 if name not in found or len(node.looks) > len(found[name].looks) < 2:
                     found[name] = node
@@ -208,9 +211,16 @@ class NodeWatch:
         return monitor({name: node.looks for name, node in found.items()}), watched
 
     def close(self) -> None:
-        """End all sources."""
+        """End all sources, within ANSWER_WITHIN each."""
         for each in self._sources:
             each.lost(each.why_not or "the session has ended")
+
+
+def _taken(source: Source, began: float, ended: float) -> Mapping[str, Seen]:
+    try:
+        return within(ANSWER_WITHIN + PATIENCE, lambda: source.taken(began, ended))
+    except Overdue:
+        raise Unwatched(f"no series within {ANSWER_WITHIN + PATIENCE:g} s") from None
 
 
 def monitor(looks: Mapping[str, Sequence[Look]]) -> Monitor | None:
@@ -249,11 +259,6 @@ def _values(looks: Sequence[Look]) -> Iterator[tuple[float, dict[str, float]]]:
     for before, after in pairwise(looks):
         if values := rates(before, after):
             yield after.at, values
-
-
-def without(seen: Seen, why_not: str) -> Seen:
-    """The node with a reason why it has too few looks."""
-    return replace(seen, watched=replace(seen.watched, why_not=why_not))
 
 
 def told(nodes: Iterable[str], most: int = 8) -> str:

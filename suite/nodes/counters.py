@@ -7,6 +7,7 @@ Others: "cpu:MODE" and "core:N" (seconds; "cpu:all": of all modes), "busy:DISK" 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ def rates(before: Look, after: Look) -> dict[str, float]:
     moved = {
         name: value - before.counters[name]
         for name, value in after.counters.items()
-        if name in before.counters and value >= before.counters[name]
+        if name in before.counters and before.counters[name] <= value < math.inf
     }
     values = {name: moved[name] / seconds for name in moved if name.startswith(_RATES)}
     if (whole := moved.get("cpu:all", 0.0)) > 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-import select
+import selectors
 import subprocess
 import threading
 import time
@@ -192,9 +192,10 @@ class SshSource(Source):
         for reader in self._readers:
             if not reader.greeted and not reader.why_not:
                 reader.why_not = f"no answer within {ANSWER_WITHIN:g} s"
+        deadline = time.monotonic() + LAST_WITHIN
         for trip in range(1, ROUND_TRIPS + 1):
             self._ask(time.time())
-            self._until(lambda r, n=trip: len(r.trips) >= n, LAST_WITHIN)
+            self._until(lambda r, n=trip: len(r.trips) >= n, deadline - time.monotonic())
         with self._lock:
             for reader in self._readers:
                 reader.looks, reader.late = [], 0
@@ -211,18 +212,24 @@ class SshSource(Source):
 
     def _read(self) -> None:
         """The thread: until `close`, whatever the nodes send."""
-        pipes = {r.process.stdout.fileno(): r for r in self._readers if r.process.stdout}
-        while pipes and not self._over:
-            for number in select.select(list(pipes), [], [], 0.2)[0]:
-                reader = pipes[number]
-                data = os.read(number, 1 << 16)
-                words = "" if data else f"its connection ended: {_last_words(reader.process)}"
-                with self._lock:
-                    reader.take(data, self._interval)
-                    reader.why_not = reader.why_not or words
-                if reader.why_not:
-                    del pipes[number]
-                    _end([reader.process])
+        with selectors.DefaultSelector() as pipes:
+            for reader in self._readers:
+                assert reader.process.stdout is not None
+                pipes.register(reader.process.stdout, selectors.EVENT_READ, reader)
+            while not self._over and pipes.get_map():
+                for ready, _ in pipes.select(0.2):
+                    if not self._goes_on(ready.data, os.read(ready.fd, 1 << 16)):
+                        pipes.unregister(ready.fileobj)
+
+    def _goes_on(self, reader: Reader, data: bytes) -> bool:
+        """Take what came; whether more can come."""
+        words = "" if data else f"its connection ended: {_last_words(reader.process)}"
+        with self._lock:
+            reader.take(data, self._interval)
+            reader.why_not = reader.why_not or words
+        if reader.why_not:
+            _end([reader.process])
+        return not reader.why_not
 
     def _ask(self, at: float) -> None:
         self._number += 1

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.testbed.base import BedNode, StorageTestbed
+from fsmatrix.backends.testbed.base import SERVICES, BedNode, StorageTestbed
 from fsmatrix.results.evidence.nodes import WatchedNode
 from fsmatrix.suite.nodes.base import Asked, Seen, Source, Unwatched
 from fsmatrix.suite.nodes.counters import MEMORY, TICK, Look, of_disk, of_link
@@ -47,7 +47,8 @@ class TestbedSource(Source):
             self._nodes = self._bed.nodes()
         for name, node in self._nodes.items():
             now = time.monotonic()
-            self._looks.setdefault(name, []).append(Look(at, now, counters(node, now)))
+            look = Look(at, now, counters(node, now, name != SERVICES))
+            self._looks.setdefault(name, []).append(look)
 
     def _pids(self) -> list[int]:
         return [pid for node in self._nodes.values() for pid in node.pids.values()]
@@ -73,10 +74,11 @@ class TestbedSource(Source):
         """Nothing was started."""
 
 
-def counters(node: BedNode, now: float) -> dict[str, float]:
+def counters(node: BedNode, now: float, stores: bool = True) -> dict[str, float]:
     """Of a node's daemons together; a share of CPU is of all cores of this machine.
 
-    A daemon without a drive of its own has what it read and wrote itself under its role's name.
+    A daemon without a drive of its own has what it read and wrote itself under its role's name, if
+    the node `stores` clients' data.
     """
     found: dict[str, float] = {"cpu:user": 0.0, "cpu:system": 0.0, MEMORY: 0.0}
     found["cpu:all"] = now * (os.cpu_count() or 1)
@@ -93,7 +95,7 @@ def counters(node: BedNode, now: float) -> dict[str, float]:
         found["cpu:user"] += float(words[11]) * TICK
         found["cpu:system"] += float(words[12]) * TICK
         found[MEMORY] += pages * _PAGE
-        if role not in node.drives:
+        if stores and role not in node.drives:
             found[f"disk_read:{role}"] = float(own["read_bytes"])
             found[f"disk_written:{role}"] = float(own["write_bytes"])
     for line in network.splitlines()[2:]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,6 +141,27 @@ def test_a_node_that_dies_in_a_run_says_so_and_the_run_goes_on(client: Path) -> 
         assert watched["plain"].why_not
     finally:
         watch.close()
+
+
+def test_who_is_killed_leaves_nothing_on_a_node() -> None:
+    """The command ends with its connection, which ends with whoever held it."""
+    before = len(commands_there())
+    script = (
+        "from fsmatrix.suite.nodes.base import Asked; from fsmatrix.suite.nodes.ssh import *; "
+        "source = SshSource.open(Asked(1.0, ('plain',))); print('open', flush=True); input()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-P", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    assert holder.stdin is not None
+    assert holder.stdout.readline() == b"open\n"
+    assert len(commands_there()) == before + 1
+    holder.kill()
+    holder.wait()
+    until(lambda: len(commands_there()) == before)
+    holder.stdin.close()
+    holder.stdout.close()
 
 
 def test_no_node_at_all_is_said() -> None:

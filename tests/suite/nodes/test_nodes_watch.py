@@ -20,6 +20,7 @@ from fsmatrix.suite.nodes.counters import Look, of_proc, rates
 from fsmatrix.suite.plan.plan import Installation, Request, build_plan
 from fsmatrix.suite.plan.plan import Source as Text
 from tests.suite import acme
+from tests.waiting import until
 
 PROC = """cpu  100 0 50 800 50 0 0 0 0 0
 cpu0 100 0 0 400 0 0 0 0 0 0
@@ -135,6 +136,8 @@ class Fake(Source):
 
     def taken(self, began: float, ended: float) -> Mapping[str, Seen]:
         assert began <= ended
+        if self.how == "taken":
+            self.hang.wait(60)
         looks, self.looks = self.looks, []
         return {self.name: Seen(WatchedNode(source=self.name), looks)}
 
@@ -171,7 +174,12 @@ def test_a_run_is_framed_by_looks_and_watched_between() -> None:
 
 @pytest.mark.parametrize(
     ("how", "why_not"),
-    [("open", "RuntimeError: broken"), ("look", "OSError: gone"), ("hang", "no answer within")],
+    [
+        ("open", "RuntimeError: broken"),
+        ("look", "OSError: gone"),
+        ("hang", "no answer within"),
+        ("taken", "no series within"),
+    ],
 )
 def test_a_bad_source_costs_only_its_own_series(how: str, why_not: str) -> None:
     good, bad = kind("good"), kind("bad", how)
@@ -190,7 +198,8 @@ def test_a_bad_source_costs_only_its_own_series(how: str, why_not: str) -> None:
             pass
         assert "good" in watch.taken()[1]
     watch.close()
-    assert not [t for t in threading.enumerate() if t.name == "nodes"] or how == "hang"
+    assert (good.closed, bad.closed) == (1, how != "open")
+    until(lambda: not [each for each in threading.enumerate() if each.name == "nodes"])
 
 
 def test_of_two_sources_the_first_that_has_looks_counts() -> None:
