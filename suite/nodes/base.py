@@ -12,7 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -190,24 +190,26 @@ class NodeWatch:
         """The series of the steps since the last call, and where they came from."""
         steps, self._steps = self._steps, []
         found: dict[str, Seen] = {}
-        lost: dict[str, WatchedNode] = {}
+        reasons: dict[str, list[str]] = {}  # of a node by each source that does not see it
         for each in self._sources:
-            seen: Mapping[str, Seen] | None = None
+            seen: Mapping[str, Seen] = {}
             if steps:
                 began, ended = steps[0][0], steps[-1][1]
-                seen = each.guarded(partial(_taken, began=began, ended=ended))
-            for name, node in (seen or {}).items():
+                seen = each.guarded(partial(_taken, began=began, ended=ended)) or {}
+            for name, node in seen.items():
                 if name not in found or len(node.looks) > len(found[name].looks) < 2:
                     found[name] = node
-            if each.why_not:
-                lost[each.name] = WatchedNode(source=each.name, why_not=each.why_not)
-        watched = {name: node.watched for name, node in found.items()}
-        if lost:
-            named = self._asked.nodes or (EVERY_NODE,)
-            reason = "; ".join(f"{name}: {node.why_not}" for name, node in lost.items())
-            for name in named:
-                if name not in watched:
-                    watched[name] = WatchedNode(source=next(iter(lost)), why_not=reason)
+                if node.watched.why_not:
+                    reasons.setdefault(name, []).append(f"{each.name}: {node.watched.why_not}")
+            for name in (self._asked.nodes or (EVERY_NODE,)) if each.why_not else ():
+                found.setdefault(name, Seen(WatchedNode(source=each.name)))
+                reasons.setdefault(name, []).append(f"{each.name}: {each.why_not}")
+        watched = {
+            name: replace(node.watched, why_not="; ".join(reasons[name]))
+            if name in reasons and len(node.looks) < 2
+            else node.watched
+            for name, node in found.items()
+        }
         return monitor({name: node.looks for name, node in found.items()}), watched
 
     def close(self) -> None:
