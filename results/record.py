@@ -205,7 +205,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Monitor:
-    """Series sampled during the run, one row per kernel."""
+    """Series sampled during the run, one row per kernel, or per storage node."""
 
     hosts: tuple[str, ...]
     time: Floats  # [sample], Unix time
@@ -240,6 +240,7 @@ class RunRecord:
     ranks: tuple[Rank, ...] = ()
     phases: tuple[Phase, ...] = ()
     monitor: Monitor | None = None
+    nodes: Monitor | None = None  # of the storage nodes: series as in evidence.nodes.METRICS
     evidence: Evidence = field(default_factory=Evidence)
     findings: tuple[Finding, ...] = ()
     texts: Mapping[str, str] = field(default_factory=dict)  # engines' outputs by name, as printed

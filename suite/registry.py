@@ -1,4 +1,4 @@
-"""Registries of workloads, engines and launchers, and all registries together for planning."""
+"""Registries of workloads, engines, launchers and storage nodes' watchers; all, for planning."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from fsmatrix.backends.player.ops import DRIVERS, Driver
 from fsmatrix.results.registry import Registry
 from fsmatrix.suite.launchers.base import Launcher
+from fsmatrix.suite.nodes.base import Source
 from fsmatrix.suite.workloads.base import Workload
 
 WORKLOADS: Registry[Workload] = Registry(
@@ -53,6 +54,15 @@ LAUNCHERS: Registry[Launcher] = Registry(
     },
     "launcher",
 )
+SOURCES: Registry[Source] = Registry(
+    "fsmatrix.sources",
+    {
+        "testbed": "fsmatrix.suite.nodes.testbed:TestbedSource",
+        "ssh": "fsmatrix.suite.nodes.ssh:SshSource",
+        "prometheus": "fsmatrix.suite.nodes.prometheus:PrometheusSource",
+    },
+    "source of storage nodes' series",
+)
 
 
 class Lookup(Protocol):
@@ -73,6 +83,7 @@ class Registries:
     workloads: Lookup = WORKLOADS
     launchers: Lookup = LAUNCHERS
     engines: Lookup = ENGINES
+    sources: Lookup = SOURCES
     drivers: Mapping[str, Driver] = field(default_factory=lambda: DRIVERS)
 
 

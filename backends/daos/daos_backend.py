@@ -172,6 +172,7 @@ class DaosBackend(ClusterBackend):
             "kernel": os.uname().release,
             "provider": access.details["provider"],
             "servers": len(texts(access.details, "servers")),
+            "hosts": [host for host in texts(access.details, "servers") if host],
             "daos": value_or_error(lambda: {"version": daos_tools.daos_version()}),
             "server": value_or_error(lambda: {"version": client.server_version()}),
             "agent": str(tools.socket_path()),

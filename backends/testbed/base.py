@@ -38,7 +38,7 @@ from fsmatrix.backends.testbed.home import (
     fresh_id,
     remove_sockets,
 )
-from fsmatrix.results.evidence.stored import Json, JsonObject, Scalar
+from fsmatrix.results.evidence.stored import Json, JsonObject, Scalar, inside
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.registry import Registry
 
@@ -349,6 +349,18 @@ class StorageOptions(BaseModel):
 
 
 StorageOptionsT = TypeVar("StorageOptionsT", bound=StorageOptions)
+SERVICES = "services"  # stands for a node: the daemons of a bed that are on none
+
+
+@dataclass
+class BedNode:
+    """What a storage node of a bed consists of, for those who watch it."""
+
+    pids: dict[str, int] = field(default_factory=dict)  # of its daemons, by role
+    is_apart: bool = False  # it has a network of its own
+    drives: dict[str, str] = field(default_factory=dict)  # role -> its emulated drive: loop3
+    link_limit: float = 0.0  # bytes/s each way; 0: none is known
+    drive_limits: dict[str, float] = field(default_factory=dict)  # disk_read:loop3 -> bytes/s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,6 +392,33 @@ class StorageTestbed(BaseTestbed[StorageOptionsT]):
         """Bytes/s that all its emulated drives cannot exceed, and what says so; 0: no limit."""
         del options
         return 0.0, ""
+
+    @abstractmethod
+    def node_of(self, role: str) -> str:
+        """The storage node that a daemon is of; empty: of none."""
+
+    def drives_of(self, role: str) -> tuple[str, dict[str, float]]:
+        """Name of the drive that was made for a daemon, and its limits as `BedNode` has them."""
+        del role
+        return "", {}
+
+    def nodes(self) -> dict[str, BedNode]:
+        """Its storage nodes by name, with the daemons that run now."""
+        found: dict[str, BedNode] = {}
+        for entry in self._home.journal.pending("process"):
+            role, pid = str(entry.facts["role"]), daemons.proven(entry).pid
+            if pid is None:
+                continue
+            name = self.node_of(role)
+            node = found.setdefault(name or SERVICES, BedNode())
+            node.pids[role] = pid
+            if name and inside(entry.facts, "launch").get("namespace"):
+                node.is_apart, node.link_limit = True, self.options.bits_per_second / 8
+            drive, limits = self.drives_of(role)
+            if drive:
+                node.drives[role] = drive
+                node.drive_limits |= limits
+        return found
 
     def environment(self) -> dict[str, str]:
         """What clients need in their environment to reach it."""

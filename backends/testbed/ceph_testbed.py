@@ -211,6 +211,25 @@ class CephTestbed(StorageTestbed[CephTestbedOptions]):
         first, _, pool = what.partition(".")
         return self.pools[pool] if first == "pools" else super().offer(what)
 
+    def node_of(self, role: str) -> str:
+        """That of an OSD, as CRUSH calls it; monitor, manager and MDS are on none."""
+        kind, _, number = role.partition(".")
+        return f"node{self.options.node_of(int(number))}" if kind == "osd" else ""
+
+    def drives_of(self, role: str) -> tuple[str, dict[str, float]]:
+        """The loop device of an OSD, limited by its cgroup."""
+        kind, _, number = role.partition(".")
+        if kind != "osd":
+            return "", {}
+        for entry in self._home.journal.pending("cgroup", osd=int(number)):
+            drive = Path("/sys/dev/block", str(entry.facts["device"])).resolve().name
+            limits = ceph_bringup.limits_of(self.options)
+            return drive, {
+                f"disk_read:{drive}": float(limits.read_bytes),
+                f"disk_written:{drive}": float(limits.write_bytes),
+            }
+        return "", {}
+
     @property
     def keyring(self) -> str:
         """Path of the users' keys; "" with auth="none"."""

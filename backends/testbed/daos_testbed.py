@@ -116,6 +116,11 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
 
     # What a campaign asks
 
+    def node_of(self, role: str) -> str:
+        """That of a server and of its engine; the agent is on none."""
+        kind, _, number = role.partition(".")
+        return f"node{number}" if kind in ("server", "engine") else ""
+
     @classmethod
     def attributes(cls, options: DaosTestbedOptions) -> dict[str, Scalar]:
         """Nodes, targets and links."""

@@ -100,6 +100,8 @@ def plan(
         out.print(escape(line))
     _order(out, list(built.plots()))
     _fairness(out, built)
+    for line in built.watched():
+        out.print(f"[dim]watched by {escape(line)}[/]")
     for warning in (*built.warnings, *(() if elsewhere else _in_place(built))):
         out.print(f"[yellow]note:[/] {escape(warning)}")
     if explain:

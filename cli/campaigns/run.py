@@ -157,6 +157,8 @@ def _rehearse(plan: Plan, as_json: bool) -> None:
         level = "".join(f", {name}={value}" for name, value in plot.level.items())
         progress.echo(f"# block {plot.block}: target {plot.target}{level}")
         progress.echo("\n".join(commands) or "# nothing")
+    for line in plan.watched():
+        progress.echo(f"# storage nodes, while a run is timed: {line}")
 
 
 def _status(summary: Summary) -> int:

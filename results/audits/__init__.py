@@ -21,6 +21,7 @@ BUILTIN: dict[str, str] = {
     "timing": "fsmatrix.results.audits.timing:AUDITS",
     "machine": "fsmatrix.results.audits.machine:AUDITS",
     "cluster": "fsmatrix.results.audits.cluster:AUDITS",
+    "nodes": "fsmatrix.results.audits.nodes:AUDITS",
     "engines": "fsmatrix.results.audits.engines:AUDITS",
     "outcomes": "fsmatrix.results.audits.outcomes:AUDITS",
 }

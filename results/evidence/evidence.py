@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from fsmatrix.results.evidence.nodes import WatchedNode
 from fsmatrix.results.evidence.stored import JsonObject, Stored
 
 # Where one rank of a session was: sent by its session, stored with each run.
@@ -221,6 +222,7 @@ class Evidence(Stored):
     cpu: Mapping[str, Mapping[str, CpuShares]] = field(default_factory=dict)  # by phase, then host
     load: Load | None = None  # of the timed step in which it was highest
     ceilings: Mapping[str, Ceiling] = field(default_factory=dict)  # by phase
+    nodes: Mapping[str, WatchedNode] = field(default_factory=dict)  # storage nodes, by name
     engine: EngineOutput | None = None
     interception: Mapping[str, Interception] = field(default_factory=dict)  # by phase
     not_removed: str | None = None  # why the run's own directory is still there

@@ -221,6 +221,21 @@ def pools(environment: JsonObject) -> Iterator[tuple[str, PoolFacts]]:
             yield name, facts
 
 
+def storage_hosts(environment: JsonObject) -> tuple[str, ...]:
+    """Hosts that a run's data lies on, as the storage names them; empty where it names none.
+
+    Of Ceph the machines of its OSDs, of DAOS the addresses of its engines.
+    """
+    level = of_environment(environment).level
+    places = [level.placement] if level is not None else []
+    places += [facts.placement for _, facts in pools(environment) if facts.placement]
+    named = [host for place in places for host in place.machines or place.hosts or ()]
+    told = environment.get("target")
+    hosts = told.get("hosts") if isinstance(told, Mapping) else None
+    named += [host for host in hosts if isinstance(host, str)] if isinstance(hosts, list) else []
+    return tuple(sorted(set(named)))
+
+
 S = TypeVar("S", bound=Stored)
 
 

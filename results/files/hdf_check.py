@@ -52,8 +52,8 @@ class Limits:
     inflate_from: int = 0  # bytes: stored pieces up to this need not be tried
 
 
-# A run file: some 60 objects, groups one deep.  Largest data: series of the monitor; 1000
-# kernels x 20 metrics x 3000 samples are 480 MB.
+# A run file: some 60 objects, groups one deep.  Largest data: series of the monitor and of the
+# storage nodes; 1000 kernels x 20 metrics x 3000 samples are 480 MB.
 RUN_FILE = 256 << 20  # bytes on the disk; those of campaigns of years were below 10 MB
 # Strings of data sets are JSON of phases and findings: kB.
 RUN = Limits(objects=1000, depth=4, unpacked=512 << 20, text=64 << 20)

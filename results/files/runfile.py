@@ -143,8 +143,9 @@ def _fill(file: h5py.File, record: RunRecord) -> None:
     root.attributes({"duration": float(record.duration)})
     root.attributes({stored: to_json(getattr(record, name)) for name, stored in JSON.items()})
     phases.write(root, record.phases)
-    if record.monitor is not None:
-        _write_monitor(root.group("monitor"), record.monitor)
+    for name, monitor in (("monitor", record.monitor), ("nodes", record.nodes)):
+        if monitor is not None:
+            _write_monitor(root.group(name), monitor)
     root.group("evidence").attributes({"evidence": to_json(record.evidence.document())})
     _write_findings(root.group("findings"), record.findings)
     if record.texts:
@@ -167,6 +168,7 @@ def _record(root: Source) -> RunRecord:
         duration=float(attributes["duration"]),
         phases=phases.read(root),
         monitor=_read_monitor(root.group("monitor")) if "monitor" in root else None,
+        nodes=_read_monitor(root.group("nodes")) if "nodes" in root else None,
         evidence=read(Evidence, evidence, "evidence"),
         findings=_read_findings(root.group("findings")),
         texts=texts.read_run_texts(root.group(texts.GROUP)) if texts.GROUP in root else {},

@@ -315,9 +315,11 @@ class Learner:
         vocabulary.learn("job", record.job)
         vocabulary.chosen.update(str(name) for name in record.coordinates)
         vocabulary.chosen.update(v for v in record.coordinates.values() if isinstance(v, str))
-        if record.monitor is not None:
-            for host in record.monitor.hosts:
+        for monitor in filter(None, (record.monitor, record.nodes)):
+            for host in monitor.hosts:
                 vocabulary.learn("host", host)
+        for host in record.evidence.nodes:
+            vocabulary.learn("host", host)
         for shares in record.evidence.cpu.values():
             for host in shares:
                 vocabulary.learn("host", host)
@@ -416,6 +418,7 @@ class Anonymiser:
             ranks=tuple(map(self._rank, record.ranks)),
             phases=tuple(map(self._phase, record.phases)),
             monitor=self._monitor(record.monitor) if record.monitor else None,
+            nodes=self._monitor(record.nodes) if record.nodes else None,
             evidence=self._evidence(record.evidence),
             findings=tuple(map(self._finding, record.findings)),
             texts=self._keys(record.texts, self.text),

@@ -59,7 +59,7 @@ SOURCES = ("mount_source", "source", "device")  # "server:/export" names a host
 # names that are the same everywhere and tell nothing
 COMMON = frozenset(
     {"localhost", "localhost.localdomain", "localdomain", "root", "nobody", "admin", "default",
-     "none", "no-signature", "unknown", "auto", "true", "false", ""}
+     "none", "no-signature", "unknown", "auto", "true", "false", "services", "*", ""}
 )  # fmt: skip
 
 # words of this project and of the field: a host or user of such a name is replaced in sentences

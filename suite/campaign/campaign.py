@@ -381,6 +381,30 @@ class SettleSection(Section):
     timeout: Duration = Field(default=10.0, description="longest wait; 0 = none")
 
 
+def _named(value: Any) -> Any:
+    """No names where the word says that they are not given."""
+    return () if value == "auto" else value
+
+
+class MonitorSection(Section):
+    """Storage nodes watched during runs.  What cannot be watched costs its series, never a run."""
+
+    sources: tuple[Name, ...] = Field(
+        default=("testbed",),
+        description="who tells of them, in this order: testbed (nodes of the suite's own beds), "
+        "ssh (one fixed command that reads /proc), prometheus (the server of the site file); "
+        "[]: nothing is watched",
+    )
+    nodes: Annotated[tuple[Host, ...], BeforeValidator(_named)] = Field(
+        default=(),
+        description="host names; auto (or none): the hosts that the storage names (Ceph: of its "
+        "pools' OSDs; DAOS: of its engines)",
+    )
+    interval: PositiveDuration = Field(
+        default=1.0, ge=0.1, le=60.0, description="between two looks, 0.1s to 60s"
+    )
+
+
 class TargetLimits(Section):
     """What a target cannot exceed, from data sheets or other measurements."""
 
@@ -462,6 +486,9 @@ class Defaults(Section):
     settle: SettleSection = Field(default=SettleSection(), description="waiting for a quiet system")
     affinity: Literal["none", "core"] = Field(
         default="none", description="CPUs of a rank: all of its node, or one of its own per thread"
+    )
+    monitor: MonitorSection = Field(
+        default=MonitorSection(), description="storage nodes watched during runs"
     )
     client_ceiling: bool = Field(
         default=True,

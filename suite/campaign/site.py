@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field
@@ -49,6 +50,17 @@ def _absolute(text: str) -> str:
     if not text.startswith("/") or "\0" in text:
         raise ValueError(f"{text!r} is not an absolute path")
     return text
+
+
+def _server(text: str) -> str:
+    parts = urlsplit(text)
+    plain = not (parts.query or parts.fragment or "@" in parts.netloc)
+    if parts.scheme not in ("http", "https") or not parts.hostname or not plain:
+        raise ValueError(
+            f"{text!r} is not the address of a server; write it like http://monitor:9090, without "
+            "user and password"
+        )
+    return text.rstrip("/")
 
 
 Clock = Annotated[str, AfterValidator(_clock)]
@@ -112,6 +124,11 @@ class Site(Section):
     )
     forbidden_paths: tuple[AbsolutePath, ...] = Field(
         default=(), description="paths at or below which nothing is read or written"
+    )
+    prometheus: Annotated[str, AfterValidator(_server)] | None = Field(
+        default=None,
+        description="address of the server that scrapes the storage nodes, http://monitor:9090, "
+        "for `monitor: {sources: [prometheus]}`",
     )
     caps: Caps = Field(default=Caps(), description="bounds that no campaign overrides")
     quiet_hours: tuple[QuietHours, ...] = Field(

@@ -149,6 +149,8 @@ def members(settings: Settings, registries: Registries) -> Members:
     launcher = settings.campaign.launcher.name
     if launcher != "auto":
         _load(settings, registries.launchers, launcher, ("launcher", "name"), problems, ("auto",))
+    for index, source in enumerate(settings.campaign.monitor.sources):
+        _load(settings, registries.sources, source, ("monitor", "sources", index), problems)
     usable_targets = tuple(target for target in targets if target is not None)
     usable_entries = tuple(entry for entry in entries if entry is not None)
     problems += _attribute_problems(settings, usable_targets, usable_entries)
@@ -167,7 +169,7 @@ def _load(
         return registry.load(name)
     except UnknownName:
         hint = did_you_mean(name, [*registry.names(), *also])
-        what = path[-1] if path[-1] != "name" else path[0]
+        what = next(str(key) for key in path[::-1] if isinstance(key, str) and key != "name")
         problems.append(settings.tree.problem(path, f"unknown {what} {name!r}{hint}"))
     except ImportError as error:
         problems.append(settings.tree.problem(path, f"{name!r} cannot be loaded: {error}"))

@@ -101,8 +101,9 @@ class PlannedTestbed:
         """
         return self.system.device_limit(self.at(level))
 
-    def up(self, level: Level, context: ProvisionContext) -> Backend:
-        """Bring the bed up; the backend that works on it.  BackendError if it does not come.
+    def up(self, level: Level, context: ProvisionContext) -> tuple[Backend, StorageTestbed[Any]]:
+        """Bring the bed up; the backend that works on it, and it.  BackendError if it does not
+        come.
 
         What clients need in their environment is there until `down`: all of them descend from
         this process.
@@ -112,7 +113,7 @@ class PlannedTestbed:
             self._before[name] = os.environ.get(name)
             os.environ[name] = value
         options = {**assumed(self.backend), **self.given, **backend_options(self, bed)}
-        return self.backend(self.backend.Options.model_validate(options))
+        return self.backend(self.backend.Options.model_validate(options)), bed
 
     def down(self, context: ProvisionContext) -> None:
         """Take it down; harmless if it is not up."""

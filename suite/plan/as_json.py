@@ -119,6 +119,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "comparisons": plan.comparisons,
         "deciding_repetitions": deciding(),
         "fairness": fair.to_dict() if fair else None,
+        "monitor": plan.watched(),
         "warnings": list(plan.warnings),
         "left_out": [left.document() for left in plan.left_out],
         "settings": [

@@ -35,6 +35,7 @@ from fsmatrix.suite.campaign.yamlio import (
 )
 from fsmatrix.suite.cases.cases import Cases, Planned, expand
 from fsmatrix.suite.cases.resolve import Members, TargetMember, default_options, members
+from fsmatrix.suite.nodes.base import Asked
 from fsmatrix.suite.plan import order
 from fsmatrix.suite.plan.choice import Choice, LeftOut, Machine, choose
 from fsmatrix.suite.plan.choice import Request as Request
@@ -47,7 +48,7 @@ from fsmatrix.suite.plan.estimate import (
     warnings,
 )
 from fsmatrix.suite.plan.matrix import Matrix, footprint, matrix
-from fsmatrix.suite.registry import Registries, registries
+from fsmatrix.suite.registry import SOURCES, Registries, registries
 
 # `--only`: cases chosen by their coordinates.
 
@@ -204,6 +205,7 @@ class Installation:
 CONTINUED = {
     "description",
     "client_ceiling",
+    "monitor",
     "limits",
     "repetitions",
     "engines",
@@ -259,6 +261,20 @@ class Plan:
     def system(self, target: str) -> str:
         """The storage system behind a target; "" where the campaign names none: one for all."""
         return self.settings.campaign.targets[target].system or ""
+
+    def watched(self) -> list[str]:
+        """What `monitor` will do, a line for each source that has something to watch."""
+        monitor = self.settings.campaign.monitor
+        asked = Asked(
+            monitor.interval, monitor.nodes, prometheus=self.settings.site.site.prometheus or ""
+        )
+        beds = [each.name for each in self.members.targets if each.testbed is not None]
+        return [
+            f"{source}: {line}"
+            for source in monitor.sources
+            if source != "testbed" or beds
+            for line in SOURCES.load(source).words(asked)
+        ]
 
     def block_seed(self, block: int) -> str:
         """What the random choices of a block are made of, such as the hosts of its levels."""

@@ -36,6 +36,7 @@ from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.record import Case, Floats, Latency, Monitor, Phase, RunRecord, Status, digest
 from fsmatrix.suite.engines.base import Engine
 from fsmatrix.suite.launchers.base import LauncherError
+from fsmatrix.suite.nodes.base import Asked
 from fsmatrix.suite.session.client import SessionError
 from fsmatrix.suite.session.messages import (
     TIMELINE,
@@ -259,6 +260,8 @@ class Settings:
     cache_method: str = "auto"
     affinity: str = "none"
     client_ceiling: bool = False  # measured too
+    sources: tuple[str, ...] = ()  # that watch storage nodes
+    monitor: Asked = field(default_factory=lambda: Asked(1.0))  # what they are asked
     implementation: Implementation = "auto"  # of the player
     bytes_limit: int | None = None  # all runs together may write so much
     out: Path = field(default_factory=Path)

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.base import Backend, ProvisionContext, Space
@@ -23,18 +24,21 @@ from fsmatrix.backends.journal.journal import LEFT_ALONE, Journal, undo_pending
 from fsmatrix.backends.journal.proof import PlannedPaths
 from fsmatrix.backends.system import workfolder
 from fsmatrix.backends.system.tools import Overdue, within
+from fsmatrix.backends.testbed.base import StorageTestbed
 from fsmatrix.results.evidence.stored import Level
-from fsmatrix.results.evidence.target import MEMORY_TYPES, Deployment
+from fsmatrix.results.evidence.target import MEMORY_TYPES, Deployment, storage_hosts
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.results.record import Finding, Geometry, RunRecord
 from fsmatrix.results.units import plural
 from fsmatrix.suite.cases.target import PlannedTestbed, down_all
 from fsmatrix.suite.launchers.base import Launcher, LauncherError
+from fsmatrix.suite.nodes.base import NodeWatch
 from fsmatrix.suite.plan.estimate import short_of_room
+from fsmatrix.suite.registry import SOURCES
 from fsmatrix.suite.run import maxima
 from fsmatrix.suite.run.assemble import RunSpec, Settings, reason_of
-from fsmatrix.suite.run.environment import SessionContext, gather
+from fsmatrix.suite.run.environment import Environment, SessionContext, gather
 from fsmatrix.suite.run.events import Event, Facts, Listener
 from fsmatrix.suite.run.health import HEALTH_SECONDS, SHOWN, asked_once, new_ones
 from fsmatrix.suite.run.record_writer import RecordWriter, Summary
@@ -119,6 +123,7 @@ class Attachment:
     testbed: PlannedTestbed | None = (
         None  # the backend then works on a test bed that is brought up first
     )
+    bed: StorageTestbed[Any] | None = None  # that which is up
     planned: Deployment = field(default_factory=Deployment)  # what was known of it before
 
 
@@ -249,8 +254,9 @@ class Conductor:
         if attachment.testbed is None:
             return attachment
         bed = attachment.testbed
-        backend = bed.up(attachment.level, context)
-        return replace(attachment, backend=backend, level=bed.rest(attachment.level))
+        backend, there = bed.up(attachment.level, context)
+        level = bed.rest(attachment.level)
+        return replace(attachment, backend=backend, level=level, bed=there)
 
     def _take_down(self, attachment: Attachment, context: ProvisionContext) -> None:
         if attachment.testbed is not None:
@@ -311,6 +317,7 @@ class Conductor:
     def _session(self, attachment: Attachment, access: Access, todo: list[RunSpec]) -> None:
         scratch = orphaned_sessions.Scratch.drawn(self.journals)
         geometry, job = attachment.geometry, self.settings.in_job
+        nodes: NodeWatch | None = None
         session = Session(
             self.launcher,
             geometry,
@@ -327,6 +334,7 @@ class Conductor:
             environment = gather(
                 attachment.backend, access, session, attachment.target, attachment.planned
             )
+            nodes = self._watch(attachment, environment)
             context = SessionContext(
                 session=session,
                 access=access,
@@ -337,6 +345,7 @@ class Conductor:
                 driver=attachment.backend.driver,
                 in_memory=environment.target.get("filesystem") in MEMORY_TYPES,
                 programs_speak=attachment.backend.foreseen(attachment.level).programs_speak,
+                nodes=nodes,
             )
             runner = Runner(context, self.records.flush, lambda: self.records.written)
             while todo:
@@ -344,11 +353,24 @@ class Conductor:
                 if self.stop.signal:
                     raise Interrupted
         finally:
+            if nodes is not None:
+                nodes.close()
             if session.alive:
                 unmount = Call.of(session.hello.kernels, "unmount", access, self.journals)
                 self._quietly("unmount", lambda: session.call(unmount, MOUNT_SECONDS, urgent=True))
             session.close()
             orphaned_sessions.forget(self.journals, scratch)
+
+    def _watch(self, attachment: Attachment, environment: Environment) -> NodeWatch | None:
+        """What watches the target's storage nodes; None if nothing can be asked to."""
+        asked, bed = self.settings.monitor, attachment.bed
+        # on a bed its own source, unless others were chosen, and elsewhere no such source
+        names = [name for name in self.settings.sources if name != "testbed" or bed is not None]
+        if not names:
+            return None
+        known = storage_hosts(environment.document())
+        asked = replace(asked, nodes=asked.nodes or known, bed=bed)
+        return NodeWatch(asked, {name: SOURCES.load(name) for name in names})
 
     def _next(self, runner: Runner, todo: list[RunSpec], space: Callable[[], Space]) -> None:
         """One run; SessionError if its session is gone (the run is recorded all the same).

@@ -32,6 +32,7 @@ from fsmatrix.results.evidence.evidence import (
 from fsmatrix.results.evidence.stored import Json, JsonObject, Stored, StoredError, read, texts
 from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.record import Geometry
+from fsmatrix.suite.nodes.base import NodeWatch
 from fsmatrix.suite.plan.estimate import with_links
 from fsmatrix.suite.run.assemble import RunContext, RunFailed, RunSpec, Settings
 from fsmatrix.suite.run.health import (
@@ -160,6 +161,7 @@ class SessionContext:
     driver: str  # of the backend
     in_memory: bool  # the target's file system has no storage
     programs_speak: bool = True  # programs that work on the target speak to its servers
+    nodes: NodeWatch | None = None  # what watches the storage nodes
 
 
 class RunEnvironment:

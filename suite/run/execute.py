@@ -25,6 +25,7 @@ from fsmatrix.suite.campaign.settings import Source, examine
 from fsmatrix.suite.campaign.site import quiet
 from fsmatrix.suite.campaign.yamlio import CampaignError, Origin, refuse
 from fsmatrix.suite.cases.resolve import Engines, first_version
+from fsmatrix.suite.nodes.base import Asked
 from fsmatrix.suite.plan import estimate
 from fsmatrix.suite.plan.as_json import deployment_of, plan_json
 from fsmatrix.suite.plan.choice import LeftOut
@@ -245,6 +246,10 @@ def settings_of(plan: Plan, out: Path, options: Options) -> Settings:
         cache_method=campaign.cache_method,
         affinity=campaign.affinity,
         client_ceiling=campaign.client_ceiling,
+        sources=campaign.monitor.sources,
+        monitor=Asked(
+            campaign.monitor.interval, campaign.monitor.nodes, prometheus=site.site.prometheus or ""
+        ),
         bytes_limit=plan.settings.bytes_limit,
         refused=lambda path: site.forbidden(path) or site.unmounted(path),
         out=out,

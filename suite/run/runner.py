@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,6 +104,10 @@ class Runner:
         monitor = None
         with suppress(RunFailed), _failing(run, "the samples cannot be used"):
             monitor = assemble.monitor(builder.kernels)
+        nodes = None
+        if self.context.nodes is not None:
+            nodes, watched = self.context.nodes.taken()
+            builder.evidence = replace(builder.evidence, nodes=watched)
         record = spec.record(
             started,
             session=self.context.session_id,
@@ -116,6 +120,7 @@ class Runner:
             ranks=builder.ranks,
             phases=parsed.phases,
             monitor=monitor,
+            nodes=nodes,
             evidence=builder.evidence,
             texts=builder.texts,
         )
@@ -202,12 +207,16 @@ class Runner:
         if step.role == "timed":
             self.quiet()
             before = self.written()
-            with self.environment.health_watched(run, step):
+            with self.environment.health_watched(run, step), self._nodes_watched():
                 builder.outputs += self._step(run, step)
             builder.wrote(self.written() - before)
             self.environment.look_at_health(run, step)
         else:
             builder.outputs += self._step(run, step)
+
+    def _nodes_watched(self) -> AbstractContextManager[None]:
+        nodes = self.context.nodes
+        return nullcontext() if nodes is None else nodes.step()
 
     def _clear_away(self, run: RunContext, reason: RunFailed | NodeError) -> None:
         """Remove the place of a run that failed; what fails now never hides the reason."""

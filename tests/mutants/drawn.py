@@ -76,6 +76,7 @@ LEFT_OUT = LeftOut(
         "slurm/submission.py",
         "slurm/testbed.py",
         "suite/campaign/site.py",
+        "suite/nodes/ssh.py",
         "suite/oltp/__main__.py",
         "suite/oltp/rows.py",
         "suite/oltp/server.py",

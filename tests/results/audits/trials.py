@@ -14,6 +14,7 @@ from tests.results.audit_records import (
     record,
     with_evidence,
 )
+from tests.results.audits.trials_of_nodes import OF_NODES
 from tests.results.audits.trials_of_storage import OF_STORAGE, Trial
 from tests.results.judged_records import (
     hadrons,
@@ -32,7 +33,9 @@ from tests.results.judged_records import (
 CAMPAIGN_SAYS = {"network_bytes_per_second": "campaign"}
 LATE = np.array([2.0, 2.0, 2.0, 2.5])
 
-TRIALS = OF_STORAGE | {
+ELSEWHERE = OF_STORAGE | OF_NODES
+
+TRIALS = ELSEWHERE | {
     "interception-missed": Trial(
         "invalid",
         [

@@ -127,10 +127,17 @@ def secretive(repetition):
         monitor=Monitor(
             (HOST, FQDN), np.arange(3.0), {f"m-{HOST}": np.ones((2, 3))}, {f"m-{HOST}": f"u-{HOST}"}
         ),
+        nodes=Monitor(
+            (SECRETS["export"], HOST),
+            np.arange(3.0),
+            {f"link_sent:l-{HOST}": np.ones((2, 3))},
+            {f"link_sent:l-{HOST}": "B s-1"},
+        ),
         evidence=read(
             Evidence,
             {
                 "cpu": {"write": {HOST: {"busy": 0.5}, FQDN: {"busy": 0.25}}},
+                "nodes": {SECRETS["export"]: {"source": "ssh", "why_not": SENTENCE}},
                 **TOLD,
             },
             "evidence",

@@ -129,7 +129,8 @@ def test_what_clients_need_to_reach_a_bed_is_there_while_it_is_up(
         monkeypatch.delenv(AGENT, raising=False)
         if before is not None:
             monkeypatch.setenv(AGENT, before)
-        backend = plan.up({"storage_nodes": 2}, room)
+        backend, there = plan.up({"storage_nodes": 2}, room)
+        assert there is bed
         told = backend.options.model_dump()
         assert (told["pool"], told["system"]) == ("fsmatrix", "daos_server")
         assert os.environ[AGENT] == "/b/run"

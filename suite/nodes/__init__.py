@@ -1,0 +1,1 @@
+"""Storage nodes watched during runs: sources, and what their counters say."""
