@@ -40,7 +40,7 @@ class WatchedNode(Stored):
     source: str  # testbed, ssh, prometheus, nmon, sar, collectl
     interval: float | None = None  # seconds between samples
     offset: float = 0.0  # seconds by which its clock was ahead of the runs'; it is taken out
-    uncertainty: float | None = 0.0  # of that offset, seconds; None: nothing bounds it
+    uncertainty: float = 0.0  # of that offset, seconds
     link_limits: tuple[tuple[str, float], ...] = ()  # link -> bytes/s each way, where it is known
     why_not: str | None = None  # why it has no series, or fewer than it should
 

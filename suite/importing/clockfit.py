@@ -19,6 +19,8 @@ from fsmatrix.results.record import Floats
 
 LIKELIHOOD = 3.841  # 95 % of chi squared with one degree of freedom
 LEAST = 0.5  # share of the variance that the best offset must explain
+LEAST_MOVED = 1e-3  # of what the clients moved: a thousand nodes may have shared it
+CHANCE = 0.01  # that series without relation fit so well at one of the offsets
 FEWEST = 5  # samples while clients moved something
 FARTHEST = 15 * 3600.0  # s: no two time zones are farther from another
 PARTS = 4  # offsets tried in an interval
@@ -68,7 +70,9 @@ def fit(
         return None
     best = float(offsets[explained.argmax()])
     independent = _independent(clients, best, first, last, begins, ends, moved)
-    if independent is None:
+    tried = explained.size / PARTS
+    unlikely = independent / 2 * -np.log(max(1 - explained.max(), EXACT))
+    if unlikely < np.log(tried / CHANCE):
         return None
     left = np.maximum(1 - explained, EXACT)
     alike = offsets[independent * np.log(left / left.min()) <= LIKELIHOOD]
@@ -149,19 +153,19 @@ def _independent(
     begins: Floats,
     ends: Floats,
     moved: Floats,
-) -> float | None:
-    """Independent samples while the clients were at work; None for too few."""
+) -> float:
+    """Independent samples while the clients were at work; 0 for too few, or too little moved."""
     during = (ends - offset > first) & (begins - offset < last)
-    if during.sum() < FEWEST:
-        return None
     expected = clients.until(ends - offset) - clients.until(begins - offset)
     expected = (expected / (ends - begins))[during]
-    if np.ptp(expected) == 0 and during.all():
-        return None
-    slope, level = np.polyfit(expected, moved[during], 1) if np.ptp(expected) else (0.0, 0.0)
+    if expected.size < FEWEST or np.ptp(expected) == 0:
+        return 0.0
+    slope, level = np.polyfit(expected, moved[during], 1)
+    if slope < LEAST_MOVED:
+        return 0.0
     left = moved[during] - slope * expected - level
     left = left - left.mean()
     power = float(np.sum(left**2))
     related = float(np.sum(left[1:] * left[:-1])) / power if power > 0 else 0.0
     related = min(max(related, 0.0), 0.95)
-    return max(3.0, float(during.sum()) * (1 - related) / (1 + related))
+    return float(during.sum()) * (1 - related) / (1 + related)

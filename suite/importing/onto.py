@@ -7,15 +7,13 @@ not fit is told, and then nothing is written.  The runs' own files stay as they 
 from __future__ import annotations
 
 import fcntl
+import math
 import os
-import re
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -28,56 +26,21 @@ from fsmatrix.results.files.store import NODES, Store
 from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.formats.nodes.base import (
     NODE_FORMATS,
+    STILL,
     Clock,
     NodeFormat,
     NodeSeries,
     Spans,
-    Text,
+    counted,
 )
 from fsmatrix.results.record import Floats, Monitor, Phase, window
 from fsmatrix.results.units import plural
-from fsmatrix.suite.campaign.yamlio import CampaignError, Origin, Problem, refuse
+from fsmatrix.suite.campaign.yamlio import CampaignError, Problem
 from fsmatrix.suite.importing.clockfit import Burst, ClockFit, fit
+from fsmatrix.suite.importing.nodetext import NodeFile, here, zone_of
 
-PIECE = 1 << 20  # bytes read at once
-GZIP = b"\x1f\x8b"
-GZIP_BITS = 31  # of zlib: with gzip's head
-OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)", re.ASCII)
 MOST = 256 << 20  # bytes of the series of one run
 Progress = Callable[[int, int], None]
-
-
-class NodeFile(Text):
-    """A file, compressed or not."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path), self._read)
-        self.path = path
-
-    def _read(self) -> Iterator[bytes]:
-        try:
-            with os.fdopen(safefile.descriptor(self.path, follow=True), "rb") as file:
-                packed = file.read(len(GZIP)) == GZIP
-                file.seek(0)
-                pieces = iter(lambda: file.read(PIECE), b"")
-                yield from self._inflated(pieces) if packed else pieces
-        except zlib.error as error:
-            raise ParseError(self.name, 0, f"damaged gzip data: {error}") from None
-        except safefile.UnusableFileError as error:
-            raise ParseError(self.name, 0, error.reason) from None
-        except OSError as error:
-            raise ParseError(self.name, 0, f"cannot be read: {error.strerror}") from None
-
-    def _inflated(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """All members of a gzip file; one that ends too early is `cut`."""
-        inflater = zlib.decompressobj(GZIP_BITS)
-        for piece in pieces:
-            while piece:
-                if inflater.eof:
-                    inflater = zlib.decompressobj(GZIP_BITS)
-                yield inflater.decompress(piece, PIECE)
-                piece = inflater.unconsumed_tail or inflater.unused_data
-        self.cut = self.cut or not inflater.eof
 
 
 @dataclass(frozen=True)
@@ -131,12 +94,12 @@ class Taken:
         return begin - self.shift, end - self.shift
 
     def watched(self) -> WatchedNode:
-        """As it is stored with a run."""
+        """As it is stored with a run; an endless uncertainty is one that nothing bounds."""
         return WatchedNode(
             source=self.source,
             interval=round(self.interval, 6),
             offset=self.shift,
-            uncertainty=round(self.fit.uncertainty(self.shift), 6) if self.fit else None,
+            uncertainty=round(self.fit.uncertainty(self.shift), 6) if self.fit else math.inf,
             more={"files": [Path(name).name for name in self.files], "zone": self.zone},
         )
 
@@ -330,7 +293,7 @@ class Onto:
         elif self._zone is not None:
             zone = f"{self.options.zone} as --zone says"
         else:
-            zone = f"{_here()}, this machine's zone, was assumed: the file says none (--zone)"
+            zone = f"{here()}, this machine's zone, was assumed: the file says none (--zone)"
         clock = Clock(head.zone or self._zone)
         wanted = Spans.of(spans, self._shift(host))
         return self.format.parse(text, replace(head, host=host), clock, wanted), zone
@@ -444,8 +407,23 @@ def _cut(series: NodeSeries, taken: Taken, run: RunTime) -> Monitor | None:
         for place, name in enumerate(columns.names):
             row = values.setdefault(name, np.full((1, time.size), np.nan))
             row[0, at] = table[:, place]
+    values = _of_use(values)
     units = {name: unit_of(name) for name in values}
     return Monitor((taken.host,), time - taken.shift, values, units)
+
+
+def _of_use(values: Mapping[str, Floats]) -> dict[str, Floats]:
+    """Without partitions and what never moved; shares are 1 at most."""
+    moved = [
+        name
+        for name in counted(values)
+        if not name.startswith(STILL) or np.nansum(np.abs(values[name])) > 0
+    ]
+    kept = {name: values[name] for name in moved or counted(values)}
+    for name, value in kept.items():
+        if unit_of(name) == "1" and not name.startswith("disk_queue:"):
+            np.minimum(value, 1.0, out=value)
+    return kept
 
 
 def _told(monitor: Monitor, host: str) -> tuple[Floats, dict[str, Floats]]:
@@ -479,11 +457,10 @@ def _with(old: WatchedNode | None, new: WatchedNode) -> WatchedNode:
     if old is None:
         return new
     files = dict.fromkeys([*texts({"files": (), **old.more}, "files"), *texts(new.more, "files")])
-    bounds = [u for u in (old.uncertainty, new.uncertainty) if u is not None]
     return replace(
         new,
         interval=max(old.interval or 0.0, new.interval or 0.0),
-        uncertainty=min(bounds, default=None),
+        uncertainty=min(old.uncertainty, new.uncertainty),
         more={**old.more, **new.more, "files": list(files)},
     )
 
@@ -548,22 +525,3 @@ def shown(time: float, after: float | None = None) -> str:
     at = datetime.fromtimestamp(time, UTC)
     same = after is not None and datetime.fromtimestamp(after, UTC).date() == at.date()
     return at.strftime("%H:%M:%S" if same else "%Y-%m-%d %H:%M:%S")
-
-
-def zone_of(text: str) -> tzinfo:
-    """Of "Europe/Berlin", "UTC" or "+02:00"; CampaignError for anything else."""
-    if text.upper() in ("UTC", "Z"):
-        return UTC
-    if match := OFFSET.fullmatch(text):
-        ahead = timedelta(hours=int(match[2]), minutes=int(match[3]))
-        if ahead < timedelta(hours=24):
-            return timezone(-ahead if match[1] == "-" else ahead)
-    try:
-        return ZoneInfo(text)
-    except (LookupError, ValueError, OSError):
-        reason = "is no time zone: UTC, +02:00, or a name as Europe/Berlin"
-        raise refuse(Origin(f"--zone {text}"), "", reason) from None
-
-
-def _here() -> str:
-    return datetime.now().astimezone().strftime("%Z (%z)")

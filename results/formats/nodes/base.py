@@ -26,6 +26,7 @@ LONGEST = 16 << 20  # characters of a line, or of one sample of JSON
 NAME = 100  # characters of a device's name
 MOST_NAMES = 20_000  # series of one file
 HEAD = 4096  # bytes that tell whether it is text
+STILL = ("disk_", "link_")  # series that are left out where they are 0 all the time
 QUARTER = 900  # seconds: zones change their offset at such times only
 
 
@@ -249,6 +250,24 @@ def clean(name: str) -> str:
     """The name of a device or link as series carry it: printable, not too long."""
     shown = "".join(c if c.isprintable() else "?" for c in name.strip())
     return shown[:NAME] or "?"
+
+
+def counted(names: Iterable[str]) -> list[str]:
+    """Names of series without those of partitions: their disk counts what they do."""
+    names = list(names)
+    disks = {name.partition(":")[2] for name in names if name.startswith("disk_")}
+    return [n for n in names if not n.startswith("disk_") or not _has_disk(n, disks)]
+
+
+def _has_disk(name: str, disks: set[str]) -> bool:
+    """sda1 of sda, nvme0n1p1 of nvme0n1; not loop10 of loop1."""
+    disk = name.partition(":")[2]
+    whole = disk.rstrip("0123456789")
+    if whole == disk:
+        return False
+    if whole.endswith("p") and whole[-2:-1].isdigit():
+        return whole[:-1] in disks
+    return whole in disks
 
 
 def number(text: Text, line: int, word: str) -> float:

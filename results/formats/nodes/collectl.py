@@ -158,7 +158,7 @@ def _headings(text: Text, at: int, line: str) -> Headings:
         places=tuple(place for place, _ in parts_of),
         factors=np.array([factor for _, factor in parts_of], dtype=np.float64),
         starts=np.cumsum([0, *sizes[:-1]], dtype=np.int64),
-        moved=np.array([n.startswith(LINKS) and not n.endswith(":lo") for n in sums], dtype=bool),
+        moved=np.array([n.startswith(LINKS) for n in sums], dtype=bool),
         latency=np.array([n.startswith("disk_latency:") for n in sums], dtype=bool),
         cores=tuple(
             (columns["CPU", core, "Idle%"], columns["CPU", core, "Wait%"])
@@ -186,6 +186,8 @@ def _whole(columns: Columns) -> Iterator[Sum]:
 def _of_devices(columns: Columns) -> Iterator[Sum]:
     """Of each device and link."""
     for (kind, device, name), place in columns.items():
+        if device == "lo":
+            continue
         if device and (kind, name) in PER_DEVICE:
             metric, factor = PER_DEVICE[kind, name]
             yield metric + clean(device), ((place, factor),)

@@ -150,7 +150,7 @@ def _devices(kind: str, columns: Sequence[str]) -> Section | None:
         (metric + clean(column.removesuffix(end)), place, factor)
         for metric, factor, end in PER_DEVICE.get(kind, ())
         for place, column in enumerate(columns)
-        if column.endswith(end)
+        if column.endswith(end) and column.removesuffix(end) != "lo"
     ]
     if not found:
         return None

@@ -134,6 +134,8 @@ def _of_each(
 ) -> Iterator[tuple[str, float]]:
     for device in devices:
         name = clean(str(device[key]))
+        if name == "lo":
+            continue
         for metric, rate in rates:
             yield metric + name, rate(device)
 
