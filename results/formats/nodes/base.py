@@ -8,6 +8,7 @@ whether its times have a zone, by which its caller makes a `Clock`.
 from __future__ import annotations
 
 import codecs
+import functools
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -174,6 +175,7 @@ class Gatherer:
         self._time, self._begins, self._moved = array("d"), array("d"), array("d")
         self.kept = bytearray()  # [sample], whether it is near what is wanted
         self._values: dict[tuple[str, ...], tuple[array[int], array[float]]] = {}
+        self._factors: dict[tuple[str, ...], tuple[float, ...]] = {}
         self._backwards = 0
         self._names: set[str] = set()
 
@@ -198,8 +200,14 @@ class Gatherer:
         self.kept.append(self.wanted.near(time, near))
         return len(self._time) - 1
 
-    def add(self, sample: int, names: tuple[str, ...], values: Iterable[float]) -> None:
-        """Values of a sample in the units of METRICS, one for each name."""
+    def add(
+        self,
+        sample: int,
+        names: tuple[str, ...],
+        values: Iterable[float],
+        factors: tuple[float, ...] = (),
+    ) -> None:
+        """Values of a sample, one for each name; times their factor in the units of METRICS."""
         if not self.kept[sample]:
             return
         if names not in self._values:
@@ -207,6 +215,7 @@ class Gatherer:
             if len(self._names) > MOST_NAMES:
                 raise self.text.error(0, f"tells more than {MOST_NAMES} series of one node")
             self._values[names] = array("q"), array("f")
+            self._factors[names] = factors
         rows, table = self._values[names]
         rows.append(sample)
         table.extend(values)
@@ -227,6 +236,8 @@ class Gatherer:
         columns = []
         for names, (rows, table) in self._values.items():
             values = np.frombuffer(table, dtype=np.float32).reshape(len(rows), len(names))
+            if self._factors[names]:
+                values *= np.array(self._factors[names], dtype=np.float32)
             numbers = np.frombuffer(rows, dtype=np.int64)
             if (np.diff(numbers) < 0).any():  # of a file that was sorted by its lines
                 order = np.argsort(numbers, kind="stable")
@@ -246,6 +257,7 @@ class Gatherer:
         )
 
 
+@functools.lru_cache(MOST_NAMES)
 def clean(name: str) -> str:
     """The name of a device or link as series carry it: printable, not too long."""
     shown = "".join(c if c.isprintable() else "?" for c in name.strip())

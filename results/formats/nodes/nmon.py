@@ -22,7 +22,6 @@ from fsmatrix.results.formats.nodes.base import (
     Text,
     clean,
     floats,
-    number,
     seconds_of,
 )
 
@@ -46,10 +45,11 @@ PER_DEVICE: dict[str, list[tuple[str, float, str]]] = {
     ],
 }
 CPU = {"User%": "cpu_user", "Sys%": "cpu_system", "Wait%": "cpu_iowait", "Idle%": "cpu_idle"}
+MEMORY_USED = ("memory_used",)
 MEMORY = ("memtotal", "memfree", "buffers", "cached")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Section:
     """What the columns of one kind of line are."""
 
@@ -57,7 +57,11 @@ class Section:
     names: tuple[str, ...]  # of series
     places: tuple[int, ...]  # of their columns
     factors: tuple[float, ...]
-    moved: tuple[int, ...] = ()  # places among `names` that links have moved
+    moves: bool = False  # what links have moved
+
+    def __post_init__(self) -> None:
+        """Whether all columns are read as they stand."""
+        self.every = tuple(range(self.width))
 
 
 def head(text: Text) -> Head:
@@ -92,7 +96,7 @@ def parse(text: Text, told: Head, clock: Clock, wanted: Spans) -> NodeSeries:
             sample = samples.get(snapshot, -1)
             if section is None or sample < 0:
                 continue
-            if not gatherer.kept[sample] and not section.moved:
+            if not gatherer.kept[sample] and not section.moves:
                 continue
             words = values.rstrip("\r").split(",")
             if len(words) != section.width:
@@ -141,7 +145,7 @@ def _section(kind: str, heading: str) -> Section | None:
             (0.01,) * len(told),
         )
     if kind == "MEM" and all(name in columns for name in MEMORY):
-        return Section(len(columns), ("memory_used",), tuple(map(columns.index, MEMORY)), ())
+        return Section(len(columns), MEMORY_USED, tuple(map(columns.index, MEMORY)), ())
     return _devices(kind.rstrip("0123456789"), columns)
 
 
@@ -155,15 +159,12 @@ def _devices(kind: str, columns: Sequence[str]) -> Section | None:
     if not found:
         return None
     unique = {name: (place, factor) for name, place, factor in found}
-    moved = tuple(
-        index for index, name in enumerate(unique) if kind == "NET" and not name.endswith(":lo")
-    )
     return Section(
         len(columns),
         tuple(unique),
         tuple(place for place, _ in unique.values()),
         tuple(factor for _, factor in unique.values()),
-        moved,
+        kind == "NET",
     )
 
 
@@ -177,19 +178,21 @@ def _take(
     busiest: dict[int, float],
 ) -> None:
     """The values of one line."""
-    if not section.names:  # of one core
-        free = sum(number(text, at, words[place]) for place in section.places)
-        busiest[sample] = max(busiest.get(sample, 0.0), 1 - free / 100)
-        return
-    told = floats(text, at, [words[place] for place in section.places])
-    if section.names == ("memory_used",):
-        total, *free_ones = told
-        gatherer.add(sample, section.names, ((total - sum(free_ones)) * KIB * KIB,))
-        return
-    values = [value * factor for value, factor in zip(told, section.factors, strict=True)]
-    if section.moved:
-        gatherer.moves(sample, sum(values[index] for index in section.moved))
-    gatherer.add(sample, section.names, values)
+    if section.places != section.every:
+        words = [words[place] for place in section.places]
+    try:
+        if not section.names:  # of one core
+            busiest[sample] = max(busiest.get(sample, 0.0), 1 - sum(map(float, words)) / 100)
+        elif section.names == MEMORY_USED:
+            total, *free = map(float, words)
+            gatherer.add(sample, MEMORY_USED, ((total - sum(free)) * KIB * KIB,))
+        else:
+            if section.moves:
+                gatherer.moves(sample, sum(map(float, words)) * KIB)
+            gatherer.add(sample, section.names, map(float, words), section.factors)
+    except ValueError:
+        floats(text, at, words)
+        raise
 
 
 FORMAT = NodeFormat("nmon", WANTED, head, parse)

@@ -7,6 +7,7 @@ sar tells the requests of a device in sum, not reads and writes.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.formats.nodes.base import (
     KIB,
     LONGEST,
+    MOST_NAMES,
     Clock,
     Gatherer,
     Head,
@@ -37,7 +39,6 @@ INSIDE = re.compile(r'"utc"\s*:\s*([01])')
 EVERY = re.compile(r'"interval"\s*:\s*(\d{1,7})')
 NEXT = re.compile(r"[\s,]*")
 Values = Mapping[str, Any]
-Rate = tuple[str, Callable[[Values], float]]
 
 
 def head(text: Text) -> Head:
@@ -116,65 +117,67 @@ def _take(gatherer: Gatherer, values: Values, clock: Clock, in_utc: bool) -> Non
     if sample < 0:
         return
     network = values.get("network", {})
-    links = [*_of_each(network.get("net-dev", ()), "iface", LINK)]
-    gatherer.moves(sample, sum((v for n, v in links if n.startswith(MOVED)), 0.0 if links else NAN))
+    links = _each(network.get("net-dev", ()), "iface", LINK, _link)
+    moved = [received + sent for _, (received, sent, *_) in links]
+    gatherer.moves(sample, sum(moved) if moved else NAN)
     if not gatherer.kept[sample]:
         return
-    told = [*links, *_of_each(network.get("net-edev", ()), "iface", DROPS)]
-    told += _of_each(values.get("disk", ()), "disk-device", DISK)
-    told += _processors(values.get("cpu-load", values.get("cpu-load-all", ())))
+    drops = _each(network.get("net-edev", ()), "iface", DROPS, _drops)
+    disks = _each(values.get("disk", ()), "disk-device", DISK, _disk)
+    for group in (links, drops, disks):
+        if group:
+            names = _all_names(tuple(names for names, _ in group))
+            gatherer.add(sample, names, (value for _, values in group for value in values))
+    told = [*_processors(values.get("cpu-load", values.get("cpu-load-all", ())))]
     told += _memory(values.get("memory", {}))
     if told:
         unique = dict(told)
         gatherer.add(sample, tuple(unique), unique.values())
 
 
-def _of_each(
-    devices: Sequence[Values], key: str, rates: Sequence[Rate]
-) -> Iterator[tuple[str, float]]:
-    for device in devices:
-        name = clean(str(device[key]))
-        if name == "lo":
-            continue
-        for metric, rate in rates:
-            yield metric + name, rate(device)
+LINK = ("link_received:", "link_sent:", "link_packets_received:", "link_packets_sent:")
+DROPS = ("link_drops:",)
+DISK = ("disk_read:", "disk_written:", "disk_busy:", "disk_queue:", "disk_latency:")
 
 
-def _kib(key: str) -> Callable[[Values], float]:
-    return lambda device: float(device[key]) * KIB
+def _each(
+    devices: Sequence[Values],
+    key: str,
+    metrics: tuple[str, ...],
+    rates: Callable[[Values], tuple[float, ...]],
+) -> list[tuple[tuple[str, ...], tuple[float, ...]]]:
+    """Names and values of the series of each device; of each one once."""
+    found = {str(device[key]): rates(device) for device in devices}
+    return [(_names(metrics, name), values) for name, values in found.items() if name != "lo"]
 
 
-def _read(new: str, sectors: str) -> Callable[[Values], float]:
-    """Of a device: kB, or sectors as sysstat before 11.7 tells them alone."""
-
-    def rate(device: Values) -> float:
-        return float(device[new]) * KIB if new in device else float(device[sectors]) * SECTOR
-
-    return rate
+@functools.lru_cache(MOST_NAMES)
+def _names(metrics: tuple[str, ...], device: str) -> tuple[str, ...]:
+    return tuple(metric + clean(device) for metric in metrics)
 
 
-def _wait(device: Values) -> float:
+@functools.lru_cache(100)
+def _all_names(groups: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    return tuple(name for names in groups for name in names)
+
+
+def _link(link: Values) -> tuple[float, ...]:
+    return link["rxkB"] * KIB, link["txkB"] * KIB, float(link["rxpck"]), float(link["txpck"])
+
+
+def _drops(link: Values) -> tuple[float, ...]:
+    return (float(link["rxdrop"] + link["txdrop"]),)
+
+
+def _disk(disk: Values) -> tuple[float, ...]:
     """Nothing is known of the latency where there was no request."""
-    return float(device["await"]) / 1000 if float(device["tps"]) > 0 else NAN
-
-
-LINK: tuple[Rate, ...] = (
-    ("link_received:", _kib("rxkB")),
-    ("link_sent:", _kib("txkB")),
-    ("link_packets_received:", lambda link: float(link["rxpck"])),
-    ("link_packets_sent:", lambda link: float(link["txpck"])),
-)
-MOVED = ("link_received:", "link_sent:")
-DROPS: tuple[Rate, ...] = (
-    ("link_drops:", lambda link: float(link["rxdrop"]) + float(link["txdrop"])),
-)
-DISK: tuple[Rate, ...] = (
-    ("disk_read:", _read("rkB", "rd_sec")),
-    ("disk_written:", _read("wkB", "wr_sec")),
-    ("disk_busy:", lambda disk: float(disk["util-percent"]) / 100),
-    ("disk_queue:", lambda disk: float(disk.get("aqu-sz", disk.get("avgqu-sz", NAN)))),
-    ("disk_latency:", _wait),
-)
+    if "rkB" in disk:
+        read, written = disk["rkB"] * KIB, disk["wkB"] * KIB
+    else:  # sysstat before 11.7
+        read, written = disk["rd_sec"] * SECTOR, disk["wr_sec"] * SECTOR
+    queue = disk["aqu-sz"] if "aqu-sz" in disk else disk.get("avgqu-sz", NAN)
+    latency = disk["await"] / 1000 if disk["tps"] > 0 else NAN
+    return read, written, disk["util-percent"] / 100, queue, latency
 
 
 def _processors(loads: Sequence[Values]) -> Iterator[tuple[str, float]]:
