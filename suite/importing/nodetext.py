@@ -51,7 +51,9 @@ class NodeFile(Text):
                     inflater = zlib.decompressobj(GZIP_BITS)
                 yield inflater.decompress(piece, PIECE)
                 piece = inflater.unconsumed_tail or inflater.unused_data
-        self.cut = self.cut or not inflater.eof
+        if not inflater.eof:
+            self.cut = True
+            yield inflater.flush()
 
 
 def zone_of(text: str) -> tzinfo:

@@ -37,6 +37,8 @@ BEGIN = re.compile(r'"statistics"\s*:\s*\[\s*')
 HOST = re.compile(r'"nodename"\s*:\s*("(?:[^"\\\n]|\\.){0,255}")')
 INSIDE = re.compile(r'"utc"\s*:\s*([01])')
 EVERY = re.compile(r'"interval"\s*:\s*(\d{1,7})')
+STAMP = re.compile(r'\{\s*"timestamp"\s*:\s*(\{[^{}]{0,200}\})')
+LINKS = re.compile(r'"net-dev"\s*:\s*\[')
 NEXT = re.compile(r"[\s,]*")
 Values = Mapping[str, Any]
 
@@ -61,7 +63,15 @@ def head(text: Text) -> Head:
 def parse(text: Text, told: Head, clock: Clock, wanted: Spans) -> NodeSeries:
     """The series of a file."""
     gatherer = Gatherer(text, "sar", told, wanted)
-    for line, values in _statistics(text, gatherer.notes):
+
+    def skipped(stamp: Values) -> bool:
+        try:
+            near = 3 * float(stamp.get("interval", 0)) + 3 * told.interval
+            return not wanted.near(_time(stamp, clock), near)
+        except (LookupError, TypeError, ValueError, AttributeError):
+            return False
+
+    for line, values in _statistics(text, gatherer.notes, skipped):
         try:
             _take(gatherer, values, clock, told.zone is not None)
         except ParseError:
@@ -72,13 +82,19 @@ def parse(text: Text, told: Head, clock: Clock, wanted: Spans) -> NodeSeries:
     return gatherer.series()
 
 
-def _statistics(text: Text, notes: list[str]) -> Iterator[tuple[int, Values]]:
-    """Each sample, and the line where it begins; what a cut file has whole."""
+def _statistics(
+    text: Text, notes: list[str], skipped: Callable[[Values], bool]
+) -> Iterator[tuple[int, Values]]:
+    """Each sample, and the line where it begins; what a cut file has whole.
+
+    Of samples with a timestamp that is `skipped`, only that and the links.
+    """
     decode = json.JSONDecoder().raw_decode
-    buffer, at, line, begun = "", 0, 1, False
+    buffer, at, counted, line, begun = "", 0, 0, 1, False
+    why: Exception | None = None
     for piece in text.pieces():
-        line += buffer.count("\n", 0, at)
-        buffer, at = buffer[at:] + piece, 0
+        line += buffer.count("\n", counted, at)
+        buffer, at, counted = buffer[at:] + piece, 0, 0
         if not begun:
             begin = BEGIN.search(buffer)
             if begin is None:
@@ -88,21 +104,43 @@ def _statistics(text: Text, notes: list[str]) -> Iterator[tuple[int, Values]]:
             at = NEXT.match(buffer, at).end()  # type: ignore[union-attr]
             if buffer[at : at + 1] == "]":
                 return
+            line += buffer.count("\n", counted, at)
+            counted = at
             try:
-                value, end = decode(buffer, at)
+                value, at = _light(decode, buffer, at, skipped) or decode(buffer, at)
             except (ValueError, RecursionError) as error:
-                broken, why = line + buffer.count("\n", 0, at), error
+                why = error
                 break
-            yield line + buffer.count("\n", 0, at), value
-            at = end
+            yield line, value
         if len(buffer) - at > LONGEST:
-            raise text.error(broken, f"is no JSON as sadf writes it: {why}")
+            raise text.error(line, f"is no JSON as sadf writes it: {why}")
     if not begun:
         raise text.error(0, "holds no statistics")
     rest = buffer[at:]
     if rest.count("{") - rest.count("}") < 1 and rest.strip():
-        raise text.error(line + buffer.count("\n", 0, at), "is no JSON as sadf writes it")
+        raise text.error(line, "is no JSON as sadf writes it")
     notes.append("it ends within a sample, or after one: what comes then is missing")
+
+
+def _light(
+    decode: Callable[[str, int], tuple[Any, int]],
+    buffer: str,
+    at: int,
+    skipped: Callable[[Values], bool],
+) -> tuple[Values, int] | None:
+    """Of a sample that is not wanted its time and links alone, and where it ends; else None."""
+    stamp = STAMP.match(buffer, at)
+    following = buffer.find('"timestamp"', stamp.end()) if stamp else -1
+    if stamp is None or following < 0 or not skipped(told := json.loads(stamp[1])):
+        return None
+    links = LINKS.search(buffer, at, following)
+    found = decode(buffer, links.end() - 1)[0] if links else ()
+    return {"timestamp": told, "network": {"net-dev": found}}, buffer.rfind("{", at, following)
+
+
+def _time(stamp: Values, clock: Clock) -> float:
+    year, month, day = map(int, stamp["date"].split("-"))
+    return clock.unix((year, month, day), seconds_of(stamp["time"]))
 
 
 def _take(gatherer: Gatherer, values: Values, clock: Clock, in_utc: bool) -> None:
@@ -111,9 +149,7 @@ def _take(gatherer: Gatherer, values: Values, clock: Clock, in_utc: bool) -> Non
         return
     if in_utc != (stamp.get("utc", 0) == 1):
         raise ValueError("times that are UTC and others that are not")
-    year, month, day = map(int, stamp["date"].split("-"))
-    time = clock.unix((year, month, day), seconds_of(stamp["time"]))
-    sample = gatherer.sample(time, float(stamp.get("interval", 0)))
+    sample = gatherer.sample(_time(stamp, clock), float(stamp.get("interval", 0)))
     if sample < 0:
         return
     network = values.get("network", {})
