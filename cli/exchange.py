@@ -85,7 +85,9 @@ def import_(
     ] = False,
     as_json: common.AsJson = False,
 ) -> None:
-    """Import outputs of IOR, mdtest, fio, dbench, IO500 and elbencho; of nmon, sar and collectl.
+    """Import outputs of benchmarks; or of nmon, sar, collectl onto runs.
+
+    Of benchmarks: IOR, mdtest, fio, dbench, IO500 and elbencho.
 
     Files are recognised by content.  Status 1: some files of a directory could not
     be imported and are listed; 2: nothing was written.  With --onto, what nmon, sar or

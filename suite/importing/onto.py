@@ -25,13 +25,12 @@ from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import NODES, Store
 from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.formats.nodes.base import (
-    NODE_FORMATS,
     STILL,
     Clock,
-    NodeFormat,
     NodeSeries,
     Spans,
     counted,
+    known,
 )
 from fsmatrix.results.record import Floats, Monitor, Phase, window
 from fsmatrix.results.units import plural
@@ -172,7 +171,7 @@ class Onto:
     def __init__(self, directory: Path, tool: str, options: Options = Options()) -> None:
         """LookupError if the tool is not known; ResultError if there is no store."""
         self.store = Store.open(directory)
-        self.format: NodeFormat = NODE_FORMATS.load(tool)  # type: ignore[assignment]
+        self.format = known(tool)
         self.options = options
         self._zone = zone_of(options.zone) if options.zone else None
         self._problems: list[Problem] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import functools
+import importlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +21,7 @@ import numpy as np
 
 from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.record import Floats, Integers
-from fsmatrix.results.registry import Registry
+from fsmatrix.results.registry import UnknownName
 
 KIB = 1024.0
 LONGEST = 16 << 20  # characters of a line, or of one sample of JSON
@@ -312,5 +313,12 @@ class NodeFormat:
 BUILTIN: dict[str, str] = {
     name: f"fsmatrix.results.formats.nodes.{name}:FORMAT" for name in ("nmon", "sar", "collectl")
 }
-# values are each a NodeFormat
-NODE_FORMATS: Registry[Any] = Registry("fsmatrix.node_formats", BUILTIN, "tool")
+
+
+def known(name: str) -> NodeFormat:
+    """The format of a tool; UnknownName for one that is not read."""
+    if name not in BUILTIN:
+        raise UnknownName("tool", name, BUILTIN)
+    module, _, attribute = BUILTIN[name].partition(":")
+    found: NodeFormat = getattr(importlib.import_module(module), attribute)
+    return found

@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import time
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -20,12 +20,12 @@ from fsmatrix.results.evidence.nodes import unit_of
 from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.formats.nodes.base import (
     EVER,
-    NODE_FORMATS,
     Clock,
     NodeSeries,
     Spans,
     Text,
     counted,
+    known,
 )
 from fsmatrix.results.record import Floats
 
@@ -43,12 +43,12 @@ def content(name: str) -> bytes:
     return gzip.decompress(data) if name.endswith(".gz") else data
 
 
-def parsed(tool: str, data: bytes, zone: object = UTC, wanted: Spans = EVER) -> NodeSeries:
-    made = NODE_FORMATS.load(tool)
+def parsed(tool: str, data: bytes, zone: tzinfo | None = UTC, wanted: Spans = EVER) -> NodeSeries:
+    made = known(tool)
     text = Text("file", lambda: [data[at : at + 1000] for at in range(0, len(data), 1000)])
-    head = made.head(text)  # type: ignore[attr-defined]
+    head = made.head(text)
     clock = Clock(head.zone or zone)
-    return made.parse(text, head, clock, wanted)  # type: ignore[attr-defined,no-any-return]
+    return made.parse(text, head, clock, wanted)
 
 
 def series(found: NodeSeries, name: str) -> list[float]:
@@ -121,9 +121,7 @@ def test_sar_of_before_11_7_counts_caches_as_used_and_sectors() -> None:
 
 
 def test_sar_written_in_local_time_needs_a_zone() -> None:
-    head = NODE_FORMATS.load("sar").head(  # type: ignore[attr-defined]
-        Text("f", lambda: [content("sar-local.json")])
-    )
+    head = known("sar").head(Text("f", lambda: [content("sar-local.json")]))
     assert head.zone is None  # its field `timezone` says UTC: of who took it, not of its times
     german = parsed("sar", content("sar-german.json"))
     assert german.time[0] == at("2026-11-29T14:26:48Z")

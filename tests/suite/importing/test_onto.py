@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import sys
-import tarfile
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from fsmatrix.results.files import runfile
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import Phase, RunRecord
 from tests.analysis.campaigns import record
+from tests.archives import unpack
 
 DATA = Path(__file__).parents[2] / "data" / "nodes"
 NMON, SAR = DATA / "berlin.nmon", DATA / "sar.json"
@@ -259,9 +259,7 @@ def test_a_bundle_has_them(call: Call, store: Store, tmp_path: Path, anonymise: 
     words = ["bundle", str(store.directory), "-o", str(tmp_path / "b.tar.gz")]
     call.patch.setattr(sys, "argv", ["fsmatrix", *words, *(["--anonymise"] if anonymise else [])])
     assert not cli.command()
-    with tarfile.open(tmp_path / "b.tar.gz") as archive:
-        archive.extractall(tmp_path / "there", filter="data")
-    (inside,) = (tmp_path / "there").iterdir()
+    inside = unpack(tmp_path / "b.tar.gz", tmp_path / "there")
     there = Store.open(inside)
     found = [there.read(name).nodes for name in there.ids()]
     assert sum(nodes is not None for nodes in found) == 2
