@@ -1,13 +1,14 @@
 """Results from others and for others: `fsmatrix import` and `fsmatrix bundle`.
 
-Outputs that somebody has already become a campaign file; a campaign with its results becomes one
-archive.
+Outputs that somebody has already become a campaign file, or series of storage nodes of runs that
+are there; a campaign with its results becomes one archive.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -36,8 +37,22 @@ SHOWN = 20
 
 
 def import_(
-    paths: Annotated[list[Path], typer.Argument(help="Files and directories.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Campaign file to make or add to.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="Files and directories; with --onto: nmon, sar or collectl, FILES."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Campaign file to make or add to.")
+    ] = None,
+    onto: Annotated[
+        Path | None,
+        typer.Option(
+            "--onto",
+            metavar="OUT",
+            help="Results directory to whose runs the series of storage nodes belong.",
+            autocompletion=completion.results,
+        ),
+    ] = None,
     sets: Annotated[
         list[str] | None,
         typer.Option("--set", help="Label all files: target=ceph-a (repeatable)."),
@@ -48,18 +63,50 @@ def import_(
             "--map", help="Read labels from the paths: 'results/{target}/{nodes}/*.json'."
         ),
     ] = None,
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option("--host", help="Whose a file is: NAME, or FILE=NAME (repeatable)."),
+    ] = None,
+    zone: Annotated[
+        str | None,
+        typer.Option("--zone", help="Of times that have none: Europe/Berlin, UTC, +02:00."),
+    ] = None,
+    shifts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shift", help="Seconds that a node's clock was ahead: 3600, HOST=-1.5 (repeatable)."
+        ),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="In place of what was imported for these hosts.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be imported; write nothing.")
     ] = False,
     as_json: common.AsJson = False,
 ) -> None:
-    """Import outputs of IOR, mdtest, fio, dbench, IO500 and elbencho.
+    """Import outputs of benchmarks; or of nmon, sar, collectl onto runs.
+
+    Of benchmarks: IOR, mdtest, fio, dbench, IO500 and elbencho.
 
     Files are recognised by content.  Status 1: some files of a directory could not
-    be imported and are listed; 2: nothing was written.
+    be imported and are listed; 2: nothing was written.  With --onto, what nmon, sar or
+    collectl wrote on storage nodes is put onto the runs of its time.
 
     Example: fsmatrix import results -o old.h5 --map 'results/{target}/{storage_nodes}/*.json'
+
+    Example: fsmatrix import nmon osd1.nmon osd2.nmon --onto out --zone Europe/Berlin
     """
+    _refuse_mixtures(
+        out,
+        onto,
+        {"--set": sets, "--map": pattern},
+        {"--host": hosts, "--zone": zone, "--shift": shifts, "--replace": replace},
+    )
+    if onto is not None:
+        _onto(onto, paths, (hosts or (), zone, shifts or (), replace, dry_run), as_json)
+        return
+    assert out is not None
     from rich.progress import Progress
 
     from fsmatrix.suite.importing.importing import Import, labeller
@@ -81,6 +128,76 @@ def import_(
         _say(console, outcome, out, dry_run)
     if outcome.refused:
         raise typer.Exit(SOME_LEFT_OUT)
+
+
+def _refuse_mixtures(
+    out: Path | None, onto: Path | None, of_out: dict[str, object], of_onto: dict[str, object]
+) -> None:
+    """Either --out or --onto, and the options of that."""
+    if (out is None) == (onto is None):
+        reason = "-o FILE takes benchmarks' outputs, --onto OUT those of nmon, sar, collectl"
+        raise refuse(Origin("import"), "", f"one of both is needed: {reason}")
+    name, others = ("-o", of_onto) if onto is None else ("--onto", of_out)
+    for option, value in others.items():
+        if value:
+            raise refuse(Origin(option), "", f"has no meaning with {name}")
+
+
+def _onto(
+    onto: Path,
+    paths: list[Path],
+    said: tuple[Iterable[str], str | None, Iterable[str], bool, bool],
+    as_json: bool,
+) -> None:
+    """Series of storage nodes, put onto runs that are there."""
+    from fsmatrix.results.registry import UnknownName
+    from fsmatrix.suite.importing import onto as nodes
+
+    tool, *files = paths
+    if not files:
+        raise refuse(Origin("import"), "", "names no file: fsmatrix import nmon FILES --onto OUT")
+    hosts, zone, shifts, replace, dry = said
+    options = nodes.Options(
+        dict(_pairs("--host", hosts)),
+        zone,
+        {name: _seconds(text) for name, text in _pairs("--shift", shifts)},
+        replace,
+        dry,
+    )
+    try:
+        task = nodes.Onto(onto, str(tool), options)
+    except UnknownName as error:
+        raise refuse(Origin("import --onto"), "", str(error)) from error
+    with _bars(as_json) as tell:
+        outcome = task.run(files, lambda done, total: tell("files", done, total))
+    if as_json:
+        common.print_json({"directory": str(onto), **nodes.told(outcome)})
+        return
+    console = progress.console()
+    for line, style in nodes.sentences(outcome, onto):
+        progress.line(console, line, style)
+
+
+def _pairs(option: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """("FILE", "NAME") of FILE=NAME, ("", "NAME") of NAME."""
+    seen: set[str] = set()
+    for text in texts:
+        name, _, value = text.rpartition("=")
+        if not value or name in seen:
+            reason = "is there twice" if value else "has nothing after the ="
+            raise refuse(Origin(f"{option} {text}"), "", reason)
+        seen.add(name)
+        yield name, value
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise refuse(Origin(f"--shift {text}"), "", "is no number of seconds, such as 3600 or -1.5")
+    return seconds
 
 
 def _told(outcome: Outcome, out: Path, dry: bool) -> dict[str, Json]:

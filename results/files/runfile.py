@@ -129,6 +129,12 @@ def read_outline(path: Path) -> tuple[str, tuple[Finding, ...], str, float]:
         return status, findings, started, float(file.attrs["duration"])
 
 
+def read_phases(path: Path) -> tuple[Phase, ...]:
+    """The phases alone.  ResultError as `read_run`."""
+    with hdf.reading(Path(path), RUN_FORMAT) as file:
+        return phases.read(Source(file))
+
+
 def read_duration(path: Path) -> float | None:
     """Seconds of wall time of a run that is ok, else None.  ResultError as `read_run`."""
     with hdf.reading(Path(path), RUN_FORMAT) as file:
@@ -145,7 +151,7 @@ def _fill(file: h5py.File, record: RunRecord) -> None:
     phases.write(root, record.phases)
     for name, monitor in (("monitor", record.monitor), ("nodes", record.nodes)):
         if monitor is not None:
-            _write_monitor(root.group(name), monitor)
+            write_monitor(root.group(name), monitor)
     root.group("evidence").attributes({"evidence": to_json(record.evidence.document())})
     _write_findings(root.group("findings"), record.findings)
     if record.texts:
@@ -167,15 +173,15 @@ def _record(root: Source) -> RunRecord:
         **values,
         duration=float(attributes["duration"]),
         phases=phases.read(root),
-        monitor=_read_monitor(root.group("monitor")) if "monitor" in root else None,
-        nodes=_read_monitor(root.group("nodes")) if "nodes" in root else None,
+        monitor=read_monitor(root.group("monitor")) if "monitor" in root else None,
+        nodes=read_monitor(root.group("nodes")) if "nodes" in root else None,
         evidence=read(Evidence, evidence, "evidence"),
         findings=_read_findings(root.group("findings")),
         texts=texts.read_run_texts(root.group(texts.GROUP)) if texts.GROUP in root else {},
     )
 
 
-def _write_monitor(group: hdf.Group, monitor: Monitor) -> None:
+def write_monitor(group: hdf.Group, monitor: Monitor) -> None:
     """time [sample]; series [host, metric, sample]; sizes of at least one, padded with NaN."""
     names = tuple(monitor.series)
     group.attributes(
@@ -200,7 +206,8 @@ def _write_monitor(group: hdf.Group, monitor: Monitor) -> None:
     )
 
 
-def _read_monitor(group: Source) -> Monitor:
+def read_monitor(group: Source) -> Monitor:
+    """Inverse of `write_monitor`."""
     attributes = group.attributes()
     hosts, metrics, samples = (int(attributes[n]) for n in ("hosts", "metrics", "samples"))
     table = group.array("series")

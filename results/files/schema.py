@@ -17,6 +17,7 @@ from fsmatrix.results.files.safefile import ResultError
 
 SCHEMA_VERSION = 1
 RUN_FORMAT = "fsmatrix run"
+NODES_FORMAT = "fsmatrix nodes"
 CAMPAIGN_FORMAT = "fsmatrix campaign"
 STORE_FORMAT = "fsmatrix store"
 

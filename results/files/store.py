@@ -3,6 +3,7 @@
     store.json          marker: format, schema, created
     campaign.json       what was planned (written by the conductor)
     runs/<xx>/<run_id>.h5
+    nodes/<xx>/<run_id>.h5   series of storage nodes that were imported for it (nodefile.py)
     locks/              one file per live shard (lock.py)
     campaign.h5         merged
 
@@ -26,7 +27,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fsmatrix.results.files import campaignread, hdf, hdf_check, runfile, safefile
+from fsmatrix.results.files import campaignread, hdf, hdf_check, nodefile, runfile, safefile
 from fsmatrix.results.files.campaignfile import Progress, merge_files
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.schema import (
@@ -47,6 +48,7 @@ DEEPEST = 8  # folders below runs/; there is one
 CAMPAIGN = "campaign.json"
 MERGED = "campaign.h5"
 RUNS = "runs"
+NODES = "nodes"
 IGNORED = frozenset({"lost+found"})
 _ALREADY = "is a store already: --resume adds what is missing, another -o begins afresh"
 NAME = re.compile(
@@ -237,11 +239,26 @@ class Store:
         return count
 
     def read(self, run_id: str) -> RunRecord:
-        """The record of a run; KeyError if there is none, ResultError if it is damaged."""
+        """The record of a run, with what was imported of its storage nodes.
+
+        KeyError if there is none, ResultError if it is damaged.
+        """
         path = self.path(run_id)
         if not path.exists():
             raise KeyError(run_id)
-        return runfile.read_run(path)
+        return self.with_nodes(runfile.read_run(path))
+
+    def nodes_path(self, run_id: str) -> Path:
+        """Where the series of storage nodes that were imported for a run are or would be."""
+        return self.directory / NODES / self.path(run_id).relative_to(self.runs)
+
+    def with_nodes(self, record: RunRecord) -> RunRecord:
+        """The record with the nodes that were imported for it.  ResultError if they are damaged."""
+        path = self.nodes_path(record.run_id)
+        if not path.exists():
+            return record
+        watched = nodefile.read_watched(path)
+        return nodefile.added(record, watched) if watched.started == record.started else record
 
     def status(self, run_id: str) -> str:
         """ok, failed or timeout; KeyError and ResultError as `read`."""
@@ -283,8 +300,9 @@ class Store:
     def remove_abandoned(self) -> list[Path]:
         """Remove what killed processes of this host were writing aside; what it was."""
         inside = [path for path in self.directory.iterdir() if path.is_dir()]
-        runs = [path for path in self.runs.iterdir() if path.is_dir()]
-        folders = [path for path in [*inside, *runs] if not path.is_symlink()]
+        parents = [path for path in (self.runs, self.directory / NODES) if path.is_dir()]
+        below = [path for parent in parents for path in parent.iterdir() if path.is_dir()]
+        folders = [path for path in [*inside, *below] if not path.is_symlink()]
         return safefile.remove_abandoned([self.directory, *folders])
 
     # -- resume ----------------------------------------------------------------------------

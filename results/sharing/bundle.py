@@ -412,6 +412,16 @@ class _Maker:
         self.members[MERGED] = merged
         if self.options.runs:
             self.members |= {str(path.relative_to(root)): path for path in kept}
+            self.members |= dict(self._nodes(kept))
+
+    def _nodes(self, kept: list[Path]) -> Iterator[tuple[str, Path]]:
+        """Series of storage nodes that were imported; anonymous runs hold theirs themselves."""
+        for path in () if self.anonymiser else kept:
+            nodes = self.store.nodes_path(path.stem)
+            if nodes.is_symlink() or (nodes.exists() and not nodes.is_file()):
+                self._leave(nodes, "is no regular file")
+            elif nodes.exists():
+                yield str(nodes.relative_to(self.store.directory)), nodes
 
     def _told_left_out(self) -> list[tuple[str, str]]:
         """As the archive names them."""
@@ -452,7 +462,7 @@ class _Maker:
     def _records(self, files: list[Path], what: str) -> Iterator[tuple[Path, RunRecord]]:
         for done, path in enumerate(files, 1):
             try:
-                record = runfile.read_checked(path)
+                record = self.store.with_nodes(runfile.read_checked(path))
             except ResultError as error:
                 self._leave(path, error.reason)
                 continue

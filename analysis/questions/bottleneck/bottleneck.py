@@ -112,7 +112,7 @@ def read_or_none(store: Store, run_id: str, left_out: list[ResultError]) -> RunR
     if run_id not in store:
         return None
     try:
-        return runfile.read_checked(store.path(run_id))
+        return store.with_nodes(runfile.read_checked(store.path(run_id)))
     except ResultError as error:
         left_out.append(error)
         return None
