@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fsmatrix.backends.base import CacheMethod, Evidence
+from fsmatrix.backends.contract import CacheMethod, Evidence
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import libc
 from fsmatrix.backends.system.files import FOLDER, residency_method, resident_pages, visit

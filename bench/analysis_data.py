@@ -9,7 +9,7 @@ import numpy as np
 
 from fsmatrix.results import histogram
 from fsmatrix.results.files.campaignfile import NUMBERS, TEXTS, Entry
-from fsmatrix.results.files.rows import Row
+from fsmatrix.results.files.run_rows import Row
 from fsmatrix.results.files.schema import to_json
 from fsmatrix.results.record import Case, Finding, Geometry, Latency, Phase
 

@@ -15,7 +15,7 @@ import uuid
 
 import numpy as np
 
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.lanes import PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Kind
 from fsmatrix.backends.player.player import open_player
 

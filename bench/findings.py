@@ -23,7 +23,7 @@ import numpy as np
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.questions.findings import findings
 from fsmatrix.results.audits import audit_run
-from fsmatrix.results.audits.base import window
+from fsmatrix.results.audits.audit import window
 from fsmatrix.results.files.runfile import read_run
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord

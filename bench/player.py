@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fsmatrix.backends.player import _player
-from fsmatrix.backends.player.base import Player, PlayerOptions
+from fsmatrix.backends.player.lanes import Player, PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Kind
 from fsmatrix.backends.player.player import Implementation, open_player
 from fsmatrix.suite.session.players import SubprocessPlayer

@@ -36,7 +36,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.lanes import PlayerOptions
 from fsmatrix.backends.player.ops import OUTCOME, Place
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.results.evidence.workloads import DUE

@@ -37,13 +37,13 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from fsmatrix.backends.player.base import Player, PlayerOptions
+from fsmatrix.backends.player.lanes import Player, PlayerOptions
 from fsmatrix.backends.player.ops import Chunks, CountingChunks, Kind, Place
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.suite.workloads.streams import pattern
 from fsmatrix.suite.workloads.streams.replay.generate import generate
 from fsmatrix.suite.workloads.streams.replay.survey import ReplayParams
-from fsmatrix.traces.model import COLUMNS, Header
+from fsmatrix.traces.trace_model import COLUMNS, Header
 from fsmatrix.traces.tracefile import writing
 
 SIZE = 4096

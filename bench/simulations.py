@@ -32,8 +32,8 @@ from simulations_many import (
 )
 from tables_of_docs import table, write
 
+from fsmatrix.analysis.comparison.comparison_result import promised
 from fsmatrix.analysis.comparison.extension import Record, extension
-from fsmatrix.analysis.comparison.result import promised
 from fsmatrix.analysis.stats import repetitions, simulate
 from fsmatrix.analysis.stats.estimates import intervals
 from fsmatrix.analysis.stats.estimates.medians import Floats

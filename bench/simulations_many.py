@@ -11,8 +11,8 @@ import numpy as np
 from scipy import stats
 from tables_of_docs import table
 
-from fsmatrix.analysis.comparison.questions import Subject, answers
-from fsmatrix.analysis.comparison.questions import together as of_means
+from fsmatrix.analysis.comparison.family import Subject, answers
+from fsmatrix.analysis.comparison.family import together as of_means
 from fsmatrix.analysis.stats import simulate
 from fsmatrix.analysis.stats.estimates import intervals
 from fsmatrix.analysis.stats.estimates.medians import Floats

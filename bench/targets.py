@@ -70,20 +70,20 @@ def entries(targets: int) -> Iterator[Entry]:
 def analyse(file: Path) -> dict[str, Any]:
     """Counts, and CPU seconds of each step."""
     from fsmatrix import analysis
-    from fsmatrix.analysis.comparison import cells
+    from fsmatrix.analysis.comparison import matched_cells
     from fsmatrix.analysis.data.summary import summarise
     from fsmatrix.analysis.lessons.lessons import lessons
     from fsmatrix.analysis.report.pivot import pivots
     from fsmatrix.analysis.report.report import write_report
 
     progress = {"pairs": 0}
-    matched = cells.matched
+    matched = matched_cells.matched
 
     def counted(*given: Any) -> Any:
         progress["pairs"] += 1
         return matched(*given)
 
-    cells.matched = counted
+    matched_cells.matched = counted
     ds, seconds, marks = analysis.open(file), {}, [time.process_time()]
 
     def done(step: str) -> None:

@@ -27,8 +27,8 @@ from fsmatrix.suite.engines.postgresql import KIND
 from fsmatrix.suite.oltp import account as accounts
 from fsmatrix.suite.oltp.__main__ import server_of
 from fsmatrix.suite.oltp.account import Task
-from fsmatrix.suite.oltp.rows import Rows, copy, script
 from fsmatrix.suite.oltp.server import DATABASE, Server
+from fsmatrix.suite.oltp.tpcc_rows import Rows, copy, script
 
 BOUND = 1.5
 

@@ -38,7 +38,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fsmatrix.backends.local import own_mounts
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.lanes import PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import driver_refusal, open_player
 from fsmatrix.backends.system import tools

@@ -123,8 +123,8 @@ def _refused() -> tuple[type[Exception], ...]:
     from fsmatrix.results.registry import BrokenEntry, UnknownName
     from fsmatrix.slurm.scheduler import SchedulerError
     from fsmatrix.suite.campaign.yamlio import CampaignError
-    from fsmatrix.suite.engines.base import EngineError
-    from fsmatrix.suite.launchers.base import LauncherError
+    from fsmatrix.suite.engines.engine import EngineError
+    from fsmatrix.suite.launchers.launcher import LauncherError
 
     return (
         CampaignError,

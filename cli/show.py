@@ -383,7 +383,7 @@ def _loads(dataset: xr.Dataset) -> None:
 
 def _rankings(dataset: xr.Dataset) -> None:
     """For each pattern the first of many targets by their largest medians: no comparison."""
-    from fsmatrix.analysis.data.study import metric_for, study
+    from fsmatrix.analysis.data.metric_cells import metric_for, study
     from fsmatrix.analysis.lessons.standings import places
 
     analyse.print_lines(["The largest medians, no comparison:"])

@@ -21,7 +21,7 @@ from fsmatrix.results.evidence.stored import JsonObject, inside, objects, text, 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from fsmatrix.backends.testbed.base import BaseTestbed
+    from fsmatrix.backends.testbed.bed import BaseTestbed
     from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
     from fsmatrix.backends.testbed.daos_testbed import DaosTestbed
     from fsmatrix.backends.testbed.home import Step
@@ -320,7 +320,7 @@ def down(directory: Directory = None, as_json: common.AsJson = False) -> None:
 
     Example: fsmatrix testbed down --directory /var/tmp/fsmatrix-testbed
     """
-    from fsmatrix.backends.testbed.base import left_alone
+    from fsmatrix.backends.testbed.bed import left_alone
 
     beds = []
     for place in _places(directory):
@@ -341,7 +341,7 @@ def _places(directory: Path | None) -> list[Path]:
 
 def _systems() -> dict[str, type[BaseTestbed[Any]]]:
     """Every kind of test bed by name, also of other packages."""
-    from fsmatrix.backends.testbed.base import TESTBEDS
+    from fsmatrix.backends.testbed.bed import TESTBEDS
     from fsmatrix.slurm.testbed import SlurmTestbed
 
     return {**{name: TESTBEDS.load(name) for name in TESTBEDS.names()}, "slurm": SlurmTestbed}

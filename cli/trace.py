@@ -203,9 +203,9 @@ def import_(
     """
     from fsmatrix.results.evidence.trace import gaps
     from fsmatrix.traces.capture.system import NO_FOLDER
-    from fsmatrix.traces.importing.base import FOLDER_ADVICE, import_traces
     from fsmatrix.traces.importing.dbench import Names
-    from fsmatrix.traces.model import NO_TIMES
+    from fsmatrix.traces.importing.importer import FOLDER_ADVICE, import_traces
+    from fsmatrix.traces.trace_model import NO_TIMES
 
     check_place(out)
     absolute = [root.absolute() for root in roots or ()]

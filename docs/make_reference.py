@@ -16,13 +16,13 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from fsmatrix.backends.base import BACKENDS
-from fsmatrix.backends.ceph.options import LevelOptions, PreparedPool
+from fsmatrix.backends.ceph.ceph_options import LevelOptions, PreparedPool
+from fsmatrix.backends.contract import BACKENDS
 from fsmatrix.backends.daos.levels import DaosLevelOptions, DaosPreparedPool
 from fsmatrix.backends.local.cleaner import CleanerOptions
 from fsmatrix.backends.local.devices.bare_device import EmulatedDevice
 from fsmatrix.backends.local.devices.emulated import EmulatedOptions, Rates
-from fsmatrix.backends.testbed.ceph_options import CephTestbedOptions
+from fsmatrix.backends.testbed.ceph_bed_options import CephTestbedOptions
 from fsmatrix.backends.testbed.daos_bringup import DaosTestbedOptions
 from fsmatrix.results import units
 from fsmatrix.suite.campaign import campaign, site

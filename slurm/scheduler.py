@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.process import NO_JOB, CurrentJob
 from fsmatrix.results.registry import BrokenEntry, Registry, UnknownName
-from fsmatrix.suite.launchers.base import Allocation
+from fsmatrix.suite.launchers.launcher import Allocation
 from fsmatrix.suite.run.launching import Batch
 
 State = Literal["waiting", "running", "ended"]

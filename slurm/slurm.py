@@ -28,7 +28,7 @@ from fsmatrix.slurm.scheduler import (
     SchedulerError,
     State,
 )
-from fsmatrix.suite.launchers.base import PROBE_SECONDS, Allocation, LauncherError
+from fsmatrix.suite.launchers.launcher import PROBE_SECONDS, Allocation, LauncherError
 
 # The text of an sbatch script, from nothing but the job.
 

@@ -25,7 +25,7 @@ from typing import ClassVar, Literal, NamedTuple
 import filelock
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from fsmatrix.results.audits.base import Tally
+from fsmatrix.results.audits.audit import Tally
 from fsmatrix.results.evidence.stored import StoredError, read
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.runfile import read_outline

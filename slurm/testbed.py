@@ -44,7 +44,7 @@ from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.libc import Capability, has
 from fsmatrix.backends.testbed import daemons
-from fsmatrix.backends.testbed.base import LEFT, BaseTestbed, end_daemons, lacking, left_alone
+from fsmatrix.backends.testbed.bed import LEFT, BaseTestbed, end_daemons, lacking, left_alone
 from fsmatrix.backends.testbed.daemons import Daemon, Launch
 from fsmatrix.backends.testbed.home import Home, Kind, Steps
 from fsmatrix.results.evidence.stored import Json, JsonObject, text

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from fsmatrix.backends.player.ops import DRIVERS, Driver
 from fsmatrix.results.registry import Registry
-from fsmatrix.suite.launchers.base import Launcher
-from fsmatrix.suite.nodes.base import Source
-from fsmatrix.suite.workloads.base import Workload
+from fsmatrix.suite.launchers.launcher import Launcher
+from fsmatrix.suite.nodes.node_watch import Source
+from fsmatrix.suite.workloads.workload import Workload
 
 WORKLOADS: Registry[Workload] = Registry(
     "fsmatrix.workloads",
@@ -89,6 +89,6 @@ class Registries:
 
 def registries() -> Registries:
     """The registries of this installation, which a plan looks names up in."""
-    from fsmatrix.backends.base import BACKENDS
+    from fsmatrix.backends.contract import BACKENDS
 
     return Registries(BACKENDS)

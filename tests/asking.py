@@ -16,14 +16,14 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fsmatrix.backends.base import BACKENDS
+from fsmatrix.backends.contract import BACKENDS
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.local import images, own_mounts
 from fsmatrix.backends.player import player
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import ceph_testbed as ceph
 from fsmatrix.slurm import testbed as slurm
-from fsmatrix.suite.engines.base import EngineError
+from fsmatrix.suite.engines.engine import EngineError
 from fsmatrix.suite.launchers import mpirun
 from fsmatrix.suite.registry import ENGINES, LAUNCHERS
 from fsmatrix.traces.capture import strace as program

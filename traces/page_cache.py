@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 import fsmatrix.results
 from fsmatrix.backends.player.ops import Flag, Integers, Kind, drawn, mix, permuted, salt
-from fsmatrix.traces.model import BLOCK, COLUMNS, NOT_CAPTURED, PAGE, Columns, Files, Header
+from fsmatrix.traces.trace_model import BLOCK, COLUMNS, NOT_CAPTURED, PAGE, Columns, Files, Header
 
 # Draws that depend on their index alone: uniform, Zipfian, and sizes of a given mean.
 #

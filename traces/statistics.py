@@ -26,8 +26,8 @@ from fsmatrix.results.evidence.trace import (
     TraceStatistics,
     Windows,
 )
-from fsmatrix.traces.model import PAGE, UNKNOWN, Columns, Files, Operations
 from fsmatrix.traces.touched_pages import Pages, Spectrum
+from fsmatrix.traces.trace_model import PAGE, UNKNOWN, Columns, Files, Operations
 
 # Classes of files, by their extensions, and what is done to each.
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fsmatrix.backends.player.ops import Integers, scrambled
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.trace import Frequent, PageReuse, Sizes
-from fsmatrix.traces.model import PAGE
+from fsmatrix.traces.trace_model import PAGE
 
 # How often each number occurs, in bounded memory.
 

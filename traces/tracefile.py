@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from fsmatrix.results.files import hdf, hdf_check, safefile
 from fsmatrix.results.files.hdf import FaultTolerantFile
-from fsmatrix.traces.model import (
+from fsmatrix.traces.trace_model import (
     ABSENT,
     BLOCK,
     COLUMNS,

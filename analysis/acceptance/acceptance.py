@@ -17,8 +17,8 @@ import xarray as xr
 
 from fsmatrix.analysis.comparison import compare
 from fsmatrix.analysis.comparison.compared import Compared
-from fsmatrix.analysis.comparison.result import Comparison
-from fsmatrix.analysis.comparison.rows import (
+from fsmatrix.analysis.comparison.comparison_result import Comparison
+from fsmatrix.analysis.comparison.counted_rows import (
     CAMPAIGN,
     ComparisonOptions,
     Levels,

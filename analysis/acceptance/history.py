@@ -18,9 +18,9 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.acceptance import chart
+from fsmatrix.analysis.acceptance import acceptance_chart
 from fsmatrix.analysis.acceptance.acceptance import Lost, lost
-from fsmatrix.analysis.acceptance.result import (
+from fsmatrix.analysis.acceptance.acceptance_result import (
     Campaign,
     CampaignStep,
     CellHistory,
@@ -31,9 +31,8 @@ from fsmatrix.analysis.acceptance.result import (
     following,
 )
 from fsmatrix.analysis.comparison import compare
-from fsmatrix.analysis.comparison.cells import GUARDED, STATED
 from fsmatrix.analysis.comparison.compared import sortable
-from fsmatrix.analysis.comparison.rows import (
+from fsmatrix.analysis.comparison.counted_rows import (
     CAMPAIGN,
     Levels,
     Table,
@@ -42,6 +41,7 @@ from fsmatrix.analysis.comparison.rows import (
     table,
     without_blocks,
 )
+from fsmatrix.analysis.comparison.matched_cells import GUARDED, STATED
 from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.factors import rows_by_group, varying_names
@@ -98,7 +98,7 @@ def history(
     facts = facts_of(of, names)
     varying = varying_names([cell.levels for cell in cells])
     return History(
-        chart=chart,
+        chart=acceptance_chart,
         metric=kind,
         unit=shown,
         by=by,

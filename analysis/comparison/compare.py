@@ -16,18 +16,7 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.comparison import chart
-from fsmatrix.analysis.comparison.cells import (
-    MOST_PAIRS,
-    Match,
-    Matched,
-    Pair,
-    WorkPart,
-    factor_effects,
-    pairs_of,
-    whole_mean,
-    without,
-)
+from fsmatrix.analysis.comparison import comparison_chart
 from fsmatrix.analysis.comparison.compared import (
     Checked,
     JudgedPair,
@@ -39,10 +28,21 @@ from fsmatrix.analysis.comparison.compared import (
     spreads_of,
     versions,
 )
+from fsmatrix.analysis.comparison.comparison_result import Comparison
+from fsmatrix.analysis.comparison.counted_rows import CAMPAIGN, ComparisonOptions, Table, table
 from fsmatrix.analysis.comparison.extension import Record, record_of
-from fsmatrix.analysis.comparison.questions import Family, Question, chosen, family_of
-from fsmatrix.analysis.comparison.result import Comparison
-from fsmatrix.analysis.comparison.rows import CAMPAIGN, ComparisonOptions, Table, table
+from fsmatrix.analysis.comparison.family import Family, Question, chosen, family_of
+from fsmatrix.analysis.comparison.matched_cells import (
+    MOST_PAIRS,
+    Match,
+    Matched,
+    Pair,
+    WorkPart,
+    factor_effects,
+    pairs_of,
+    whole_mean,
+    without,
+)
 from fsmatrix.analysis.data import cluster, matrices
 from fsmatrix.analysis.data.cluster import on_one_machine
 from fsmatrix.analysis.data.factors import varying_names
@@ -283,7 +283,7 @@ def _of_part(made: _ComparisonRun, judged: _JudgedPair, part: WorkPart) -> Compa
         for i, column, pool in zip(places, columns, near, strict=True)
     ]
     return Comparison(
-        chart=chart,
+        chart=comparison_chart,
         a=pair.sides[0],
         b=pair.sides[1],
         by=of.by,

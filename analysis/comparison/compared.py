@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fsmatrix.analysis.comparison.cells import Alone, Match, Matched
+from fsmatrix.analysis.comparison.counted_rows import Levels, Table, Where
 from fsmatrix.analysis.comparison.extension import Record
-from fsmatrix.analysis.comparison.questions import Question
-from fsmatrix.analysis.comparison.rows import Levels, Table, Where
+from fsmatrix.analysis.comparison.family import Question
+from fsmatrix.analysis.comparison.matched_cells import Alone, Match, Matched
 from fsmatrix.analysis.data.columns import combined, plain
 from fsmatrix.analysis.data.factors import rows_by_group
 from fsmatrix.analysis.stats.certainty import Certainty

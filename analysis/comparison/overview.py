@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fsmatrix.analysis.comparison.compared import Compared, ComparedSides, mean_ratio
-from fsmatrix.analysis.comparison.result import how_sure
+from fsmatrix.analysis.comparison.comparison_result import how_sure
 from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.data.factors import Key, pattern_of, several
 from fsmatrix.analysis.stats import words

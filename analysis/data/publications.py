@@ -25,7 +25,7 @@ from fsmatrix.analysis.data.reading import read_whole
 from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.files import hdf, safefile
 from fsmatrix.results.files.campaignfile import NUMBERS, TEXTS, CampaignWriter, Entry
-from fsmatrix.results.files.rows import Row, worst
+from fsmatrix.results.files.run_rows import Row, worst
 from fsmatrix.results.files.schema import to_json
 from fsmatrix.results.record import Finding, Severity, canonical_json, digest
 

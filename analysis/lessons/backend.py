@@ -13,11 +13,11 @@ import xarray as xr
 
 from fsmatrix.analysis.comparison.compare import DEFAULTS, comparisons
 from fsmatrix.analysis.comparison.compared import Compared, ComparedSides
+from fsmatrix.analysis.comparison.comparison_result import Comparison, fewest_blocks
+from fsmatrix.analysis.comparison.counted_rows import ComparisonOptions
 from fsmatrix.analysis.comparison.overview import ALL, Entry, Seen
-from fsmatrix.analysis.comparison.result import Comparison, fewest_blocks
-from fsmatrix.analysis.comparison.rows import ComparisonOptions
 from fsmatrix.analysis.data.factors import Key, pattern_of, several
-from fsmatrix.analysis.lessons.words import Lesson, names, unanswerable
+from fsmatrix.analysis.lessons.lessons_words import Lesson, names, unanswerable
 from fsmatrix.analysis.stats import words
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.units import OWN

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.factors import Key
-from fsmatrix.analysis.data.study import Study, ratio_of
-from fsmatrix.analysis.lessons.words import (
+from fsmatrix.analysis.data.metric_cells import Study, ratio_of
+from fsmatrix.analysis.lessons.lessons_words import (
     Bound,
     Lesson,
     attachments,

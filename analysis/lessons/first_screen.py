@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from fsmatrix.analysis.comparison.comparison_result import extension_of, fewest_blocks
 from fsmatrix.analysis.comparison.extension import recorded
-from fsmatrix.analysis.comparison.result import extension_of, fewest_blocks
 from fsmatrix.analysis.data.doubts import listed
 from fsmatrix.analysis.lessons.backend import together, winner
 from fsmatrix.analysis.lessons.standings import Pair, Standing, Standings, level_words

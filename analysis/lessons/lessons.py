@@ -15,21 +15,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 import xarray as xr
 
+from fsmatrix.analysis.comparison.comparison_result import extension_of
+from fsmatrix.analysis.comparison.counted_rows import TOLERANCE, ComparisonOptions
 from fsmatrix.analysis.comparison.extension import record_of
-from fsmatrix.analysis.comparison.result import extension_of
-from fsmatrix.analysis.comparison.rows import TOLERANCE, ComparisonOptions
 from fsmatrix.analysis.data import summary
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.cluster import ONE_MACHINE
 from fsmatrix.analysis.data.factors import ROLES
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.study import Study, study
-from fsmatrix.analysis.lessons import figure
+from fsmatrix.analysis.data.metric_cells import Study, study
+from fsmatrix.analysis.lessons import lessons_figure
 from fsmatrix.analysis.lessons import limits as evidence
 from fsmatrix.analysis.lessons.backend import backend_lessons, only_one, pairs_compared
 from fsmatrix.analysis.lessons.chunk import Setting, chunk_lessons
-from fsmatrix.analysis.lessons.result import Lessons
-from fsmatrix.analysis.lessons.words import (
+from fsmatrix.analysis.lessons.lessons_result import Lessons
+from fsmatrix.analysis.lessons.lessons_words import (
     Bound,
     Lesson,
     attachments,
@@ -40,7 +40,11 @@ from fsmatrix.analysis.lessons.words import (
 )
 from fsmatrix.analysis.questions import scalability as scaling
 from fsmatrix.analysis.questions.bottleneck import bottleneck as bottlenecks
-from fsmatrix.analysis.questions.bottleneck.result import Bottleneck, GrowthStep, GrowthVerdict
+from fsmatrix.analysis.questions.bottleneck.bottleneck_result import (
+    Bottleneck,
+    GrowthStep,
+    GrowthVerdict,
+)
 from fsmatrix.analysis.questions.scalability import FEWEST_LEVELS, NodeSeries
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Median
@@ -417,7 +421,7 @@ def lessons(
         latencies=latencies,
         compared=tuple(compared),
         extension=extension_of(compared) if compared else None,
-        chart=figure,
+        chart=lessons_figure,
     )
 
 

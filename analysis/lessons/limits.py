@@ -9,20 +9,20 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import xarray as xr
 
+from fsmatrix.analysis.comparison.counted_rows import at_levels, own_values
 from fsmatrix.analysis.comparison.extension import record_of
-from fsmatrix.analysis.comparison.rows import at_levels, own_values
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.doubts import far_sentences
 from fsmatrix.analysis.data.load import rows
 from fsmatrix.analysis.data.matrices import factor_columns
-from fsmatrix.analysis.data.study import Study, why_no_value
+from fsmatrix.analysis.data.metric_cells import Study, why_no_value
 from fsmatrix.analysis.data.summary import Summary
-from fsmatrix.analysis.lessons.words import Bound, cell_metric, constant, names
+from fsmatrix.analysis.lessons.lessons_words import Bound, cell_metric, constant, names
 from fsmatrix.analysis.questions.findings import finding_groups
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST
 from fsmatrix.analysis.stats.words import IMPORTED
 from fsmatrix.analysis.units import Level, factor_title
-from fsmatrix.results.files.rows import USAGE_COLUMNS
+from fsmatrix.results.files.run_rows import USAGE_COLUMNS
 from fsmatrix.results.units import plural
 
 CACHES = ("cold", "warm", "bypass")

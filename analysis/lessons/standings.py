@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fsmatrix.analysis.comparison.compared import Compared
-from fsmatrix.analysis.comparison.result import Comparison
+from fsmatrix.analysis.comparison.comparison_result import Comparison
 from fsmatrix.analysis.data.cells import Cell, Values
 from fsmatrix.analysis.data.factors import varying_names
-from fsmatrix.analysis.data.study import Study
+from fsmatrix.analysis.data.metric_cells import Study
 from fsmatrix.analysis.data.summary import Summary
-from fsmatrix.analysis.lessons.words import orders, shown
+from fsmatrix.analysis.lessons.lessons_words import orders, shown
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.certainty import WEAKEST_FIRST, Certainty
 from fsmatrix.analysis.units import (

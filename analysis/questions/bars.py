@@ -18,7 +18,7 @@ import xarray as xr
 from fsmatrix.analysis import units
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.factors import Key, factor_of, level_text
-from fsmatrix.analysis.data.study import Study, study
+from fsmatrix.analysis.data.metric_cells import Study, study
 from fsmatrix.analysis.draw.charts import why_absent
 from fsmatrix.analysis.draw.panels import INK
 from fsmatrix.analysis.result import plain

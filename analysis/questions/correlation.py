@@ -16,7 +16,7 @@ import xarray as xr
 
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.factors import NUMERIC, Key
-from fsmatrix.analysis.data.study import Study, study
+from fsmatrix.analysis.data.metric_cells import Study, study
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.intervals import Curve
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, SMALLEST, Floats

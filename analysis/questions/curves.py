@@ -20,12 +20,12 @@ import xarray as xr
 from fsmatrix.analysis import units
 from fsmatrix.analysis.comparison.compare import DEFAULTS, compare
 from fsmatrix.analysis.comparison.compared import Compared
-from fsmatrix.analysis.comparison.result import Comparison
-from fsmatrix.analysis.comparison.rows import ComparisonOptions
+from fsmatrix.analysis.comparison.comparison_result import Comparison
+from fsmatrix.analysis.comparison.counted_rows import ComparisonOptions
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.doubts import doubts_of
 from fsmatrix.analysis.data.factors import Key, follows_in, same, varying_beside
-from fsmatrix.analysis.data.study import Study, ratio_of, study
+from fsmatrix.analysis.data.metric_cells import Study, ratio_of, study
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median
 from fsmatrix.analysis.units import Level, brief

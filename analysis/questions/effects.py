@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis.data.cells import Values
-from fsmatrix.analysis.data.study import Study, metric_for, study
+from fsmatrix.analysis.data.metric_cells import Study, metric_for, study
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.testing import effects as split_plot
 from fsmatrix.analysis.stats.testing.tests import ALPHA

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from fsmatrix.analysis.comparison.rows import Levels, at_levels
+from fsmatrix.analysis.comparison.counted_rows import Levels, at_levels
 from fsmatrix.analysis.data.columns import Array, Codes, coded, combined, plain
 from fsmatrix.analysis.data.factors import OF_PHASES, roles, rows_by_group
 from fsmatrix.analysis.data.load import Rows, rows, runs_of

@@ -18,7 +18,7 @@ import scipy
 import xarray as xr
 
 from fsmatrix.analysis.comparison.compare import comparisons
-from fsmatrix.analysis.comparison.rows import TOLERANCE
+from fsmatrix.analysis.comparison.counted_rows import TOLERANCE
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates import medians
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats

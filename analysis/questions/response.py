@@ -20,7 +20,7 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.factors import Key
 from fsmatrix.analysis.data.load import open_loops
-from fsmatrix.analysis.data.study import Study, study
+from fsmatrix.analysis.data.metric_cells import Study, study
 from fsmatrix.analysis.questions.curves import CurveLine, described, lines, numbers
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median, of_independent

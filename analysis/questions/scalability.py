@@ -18,7 +18,7 @@ import xarray as xr
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.doubts import doubts_of, listed
 from fsmatrix.analysis.data.factors import Key
-from fsmatrix.analysis.data.study import Study, ratio_of, study
+from fsmatrix.analysis.data.metric_cells import Study, ratio_of, study
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, SMALLEST, Floats, Median

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import xarray as xr
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.comparison.counted_rows import Levels, Table, table
 from fsmatrix.analysis.comparison.extension import record_of
-from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.columns import plain as texts
 from fsmatrix.analysis.data.factors import OF_PHASES, by_size, follows_in, rows_by_group, several
@@ -38,7 +38,7 @@ from fsmatrix.analysis.stats.words import IMPORTED, few
 from fsmatrix.analysis.units import Level, Unit, brief, text
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.stored import Json
-from fsmatrix.results.formats.fio.options import LATENCIES
+from fsmatrix.results.formats.fio.fio_options import LATENCIES
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis import units
+from fsmatrix.analysis.comparison.counted_rows import Levels, Table, table
 from fsmatrix.analysis.comparison.extension import record_of
-from fsmatrix.analysis.comparison.rows import Levels, Table, table
 from fsmatrix.analysis.data import matrices
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.factors import follows, levels_of, rows_by_group
-from fsmatrix.analysis.data.study import metric_for
+from fsmatrix.analysis.data.metric_cells import metric_for
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates import variability as estimates
 from fsmatrix.analysis.stats.estimates.medians import LEVEL, Median, of_runs

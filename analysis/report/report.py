@@ -32,7 +32,7 @@ from fsmatrix.analysis.draw.charts import Chart, charts, colours
 from fsmatrix.analysis.draw.panels import WIDTH, groups
 from fsmatrix.analysis.lessons.first_screen import Extremes, Sentences, extremes, sentences
 from fsmatrix.analysis.lessons.lessons import lessons
-from fsmatrix.analysis.lessons.result import Lessons
+from fsmatrix.analysis.lessons.lessons_result import Lessons
 from fsmatrix.analysis.lessons.standings import Pair, Places, Standing, places, standings
 from fsmatrix.analysis.questions.fairness import Fairness, fairness
 from fsmatrix.analysis.questions.findings import finding_groups
@@ -42,10 +42,10 @@ from fsmatrix.analysis.report.matrix import OTHER, Box
 from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.words import lead
 from fsmatrix.analysis.steps import step
-from fsmatrix.analysis.studies.claims import study as claims_files
-from fsmatrix.analysis.studies.claims.study import StudyFile
+from fsmatrix.analysis.studies.claims import claims_file as claims_files
+from fsmatrix.analysis.studies.claims.claims_file import StudyFile
 from fsmatrix.analysis.units import METRICS, OPERATION_RATES, Unit, brief, described, short_title
-from fsmatrix.results.audits.base import Tally, named
+from fsmatrix.results.audits.audit import Tally, named
 from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store

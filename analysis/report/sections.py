@@ -16,16 +16,16 @@ from fsmatrix.analysis import catalogue
 from fsmatrix.analysis.catalogue import Analysis
 from fsmatrix.analysis.comparison.compare import comparisons
 from fsmatrix.analysis.comparison.compared import Compared
-from fsmatrix.analysis.comparison.result import Comparison
+from fsmatrix.analysis.comparison.comparison_result import Comparison
 from fsmatrix.analysis.data.load import Rows, rows
 from fsmatrix.analysis.data.summary import Summary, made_once, summarise
 from fsmatrix.analysis.draw import pictures, tables
-from fsmatrix.analysis.lessons.result import Lessons
+from fsmatrix.analysis.lessons.lessons_result import Lessons
 from fsmatrix.analysis.questions.timeline.timeline import MOST_DRAWN, UNEVEN, doubtful
 from fsmatrix.analysis.stats.estimates.intervals import Ratio
 from fsmatrix.analysis.steps import step
 from fsmatrix.analysis.studies.claims.claims import claims
-from fsmatrix.analysis.studies.claims.study import StudyFile
+from fsmatrix.analysis.studies.claims.claims_file import StudyFile
 from fsmatrix.analysis.units import METRICS, MISSING, OWN, brief, p_text, text
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.units import plural

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import xarray as xr
 
 from fsmatrix.analysis.comparison.compare import compare
-from fsmatrix.analysis.comparison.result import Comparison
-from fsmatrix.analysis.comparison.rows import ComparisonOptions
+from fsmatrix.analysis.comparison.comparison_result import Comparison
+from fsmatrix.analysis.comparison.counted_rows import ComparisonOptions
 from fsmatrix.analysis.questions.curves import Curves, curves
 from fsmatrix.analysis.units import Level, level_text
 

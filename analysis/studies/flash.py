@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from fsmatrix.analysis.comparison.compare import DEFAULTS
-from fsmatrix.analysis.comparison.result import Comparison
-from fsmatrix.analysis.comparison.rows import ComparisonOptions
+from fsmatrix.analysis.comparison.comparison_result import Comparison
+from fsmatrix.analysis.comparison.counted_rows import ComparisonOptions
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.factors import Key, several
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.study import study
+from fsmatrix.analysis.data.metric_cells import study
 from fsmatrix.analysis.questions.curves import Curves, Speedup, curves, described, speedup
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median

@@ -16,7 +16,7 @@ import xarray as xr
 
 from fsmatrix.analysis.data.factors import Key, several
 from fsmatrix.analysis.data.load import Rows, rows
-from fsmatrix.analysis.data.study import study
+from fsmatrix.analysis.data.metric_cells import study
 from fsmatrix.analysis.questions.curves import described
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Median

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import xarray as xr
 
 from fsmatrix.analysis import units
-from fsmatrix.analysis.comparison.rows import Levels, Table, table
+from fsmatrix.analysis.comparison.counted_rows import Levels, Table, table
 from fsmatrix.analysis.data.columns import combined
 from fsmatrix.analysis.data.columns import plain as texts
 from fsmatrix.analysis.data.factors import rows_by_group, several

@@ -8,7 +8,13 @@ from dataclasses import replace
 from typing import ClassVar, Self, cast
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import (
+from fsmatrix.backends.ceph import ceph_state, deployment, mounts
+from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
+from fsmatrix.backends.ceph.ceph_options import LEVEL_FACTORS, CephOptions
+from fsmatrix.backends.ceph.ceph_state import Watch
+from fsmatrix.backends.ceph.levels import Levels
+from fsmatrix.backends.clusters.levels import ClusterBackend
+from fsmatrix.backends.contract import (
     NO_LEVEL,
     Foreseen,
     ProvisionContext,
@@ -16,12 +22,6 @@ from fsmatrix.backends.base import (
     Space,
     SpeedEstimate,
 )
-from fsmatrix.backends.ceph import ceph_state, deployment, mounts
-from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
-from fsmatrix.backends.ceph.ceph_state import Watch
-from fsmatrix.backends.ceph.levels import Levels
-from fsmatrix.backends.ceph.options import LEVEL_FACTORS, CephOptions
-from fsmatrix.backends.clusters.levels import ClusterBackend
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.stored import JsonObject, Level, Scalar, inside, text, texts
 from fsmatrix.results.evidence.target import Deployment

@@ -25,11 +25,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.base import Evidence, Settled
 from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import TIMEOUT, Cluster, Login
 from fsmatrix.backends.ceph.facts import osds_up
+from fsmatrix.backends.contract import Evidence, Settled
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.local import provenance
 from fsmatrix.backends.system import devices

@@ -17,17 +17,17 @@ from typing import ClassVar, cast
 
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.backends.base import (
-    Availability,
-    CacheMethod,
-    Evidence,
-    ProvisionContext,
-    Space,
-)
 from fsmatrix.backends.ceph import ceph_state, deployment, facts, trees
 from fsmatrix.backends.ceph.bindings import capi, cephfs
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
 from fsmatrix.backends.ceph.ceph_backend import CephBackend, pool_space
+from fsmatrix.backends.ceph.ceph_options import (
+    LAYOUT,
+    CephfsOptions,
+    FuseOptions,
+    KernelOptions,
+    MountedOptions,
+)
 from fsmatrix.backends.ceph.ceph_state import Watch
 from fsmatrix.backends.ceph.mounts import (
     FUSE,
@@ -42,15 +42,15 @@ from fsmatrix.backends.ceph.mounts import (
     kernel_argv,
     start_fuse,
 )
-from fsmatrix.backends.ceph.options import (
-    LAYOUT,
-    CephfsOptions,
-    FuseOptions,
-    KernelOptions,
-    MountedOptions,
-)
 from fsmatrix.backends.ceph.trees import Tree
 from fsmatrix.backends.clusters.client_mounts import ClientMount, place_of, require_marker
+from fsmatrix.backends.contract import (
+    Availability,
+    CacheMethod,
+    Evidence,
+    ProvisionContext,
+    Space,
+)
 from fsmatrix.backends.errors import BackendError, ToolError, value_or_error
 from fsmatrix.backends.journal import journal
 from fsmatrix.backends.journal.journal import Journal

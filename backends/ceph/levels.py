@@ -11,10 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph import facts, levelstate
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster, Login
+from fsmatrix.backends.ceph.ceph_options import LevelOptions
 from fsmatrix.backends.ceph.ceph_state import settle
 from fsmatrix.backends.ceph.levelstate import (
     Host,
@@ -23,8 +23,8 @@ from fsmatrix.backends.ceph.levelstate import (
     hosts_of,
     placement_refusal,
 )
-from fsmatrix.backends.ceph.options import LevelOptions
 from fsmatrix.backends.clusters.levels import ClusterLevels
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.stored import Json, JsonObject, read
 from fsmatrix.results.evidence.stored import Level as Wanted

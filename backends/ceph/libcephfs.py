@@ -20,10 +20,10 @@ from typing import Literal, cast
 from pydantic import Field
 
 from fsmatrix.backends.access import Access, CephfsAccess, expect
-from fsmatrix.backends.base import Availability, CacheMethod, Evidence, ProvisionContext, RunPlace
 from fsmatrix.backends.ceph import ceph_state, deployment, trees
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.librados import NO_WAIT, root_text
+from fsmatrix.backends.ceph.ceph_options import LibcephfsOptions
 from fsmatrix.backends.ceph.cephfs_mounted import (
     CephfsBackend,
     ceph_facts,
@@ -31,8 +31,14 @@ from fsmatrix.backends.ceph.cephfs_mounted import (
     library_refusal,
     require_seen,
 )
-from fsmatrix.backends.ceph.options import LibcephfsOptions
 from fsmatrix.backends.ceph.trees import Tree
+from fsmatrix.backends.contract import (
+    Availability,
+    CacheMethod,
+    Evidence,
+    ProvisionContext,
+    RunPlace,
+)
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.journal.journal import DATA, Journal
 from fsmatrix.results.evidence.stored import Json, inside

@@ -24,14 +24,20 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from fsmatrix.backends.access import Access, RadosAccess, expect
-from fsmatrix.backends.base import Availability, CacheMethod, Evidence, ProvisionContext, RunPlace
-from fsmatrix.backends.base import Space as FreeSpace
 from fsmatrix.backends.ceph import ceph_state, facts
 from fsmatrix.backends.ceph.bindings import capi
 from fsmatrix.backends.ceph.bindings.capi import CephError, harmless
 from fsmatrix.backends.ceph.bindings.librados import Cluster, IoCtx, Login, root_text
 from fsmatrix.backends.ceph.ceph_backend import CephBackend, pool_space
-from fsmatrix.backends.ceph.options import RadosOptions
+from fsmatrix.backends.ceph.ceph_options import RadosOptions
+from fsmatrix.backends.contract import (
+    Availability,
+    CacheMethod,
+    Evidence,
+    ProvisionContext,
+    RunPlace,
+)
+from fsmatrix.backends.contract import Space as FreeSpace
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.journal.tree import LIMIT, MARKER, marker_of, tag_in, whose

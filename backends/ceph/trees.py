@@ -21,13 +21,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph import facts
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import TIMEOUT, Cluster, Login
+from fsmatrix.backends.ceph.ceph_options import CephfsOptions, ClientOptions
 from fsmatrix.backends.ceph.mounts import evict
-from fsmatrix.backends.ceph.options import CephfsOptions, ClientOptions
 from fsmatrix.backends.ceph.treetool import Request
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import PREFIX
 from fsmatrix.results.evidence.stored import Json, JsonObject, read, whole

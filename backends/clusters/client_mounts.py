@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.backends.base import CacheMethod, Evidence, ProvisionContext, Settled
 from fsmatrix.backends.clusters.levels import ClusterBackend
+from fsmatrix.backends.contract import CacheMethod, Evidence, ProvisionContext, Settled
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal import proof, tree
 from fsmatrix.backends.journal.journal import Journal, release_tree

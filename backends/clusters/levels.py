@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import Backend, ProvisionContext, choose_hosts
+from fsmatrix.backends.contract import Backend, ProvisionContext, choose_hosts
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import PREFIX
 from fsmatrix.results.evidence.stored import Json, JsonObject, Level, inside, positive, text

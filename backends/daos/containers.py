@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from fsmatrix.backends.access import DaosAccess
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.daos import tools
 from fsmatrix.backends.daos.bindings import Folders
 from fsmatrix.backends.daos.tools import Client, Container

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import ClassVar, cast
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import (
+from fsmatrix.backends.clusters.levels import ClusterBackend
+from fsmatrix.backends.contract import (
     NO_LEVEL,
     Availability,
     CacheMethod,
@@ -20,12 +21,11 @@ from fsmatrix.backends.base import (
     Settled,
     Space,
 )
-from fsmatrix.backends.clusters.levels import ClusterBackend
 from fsmatrix.backends.daos import containers, daos_state, libraries, tools
 from fsmatrix.backends.daos import tools as daos_tools
 from fsmatrix.backends.daos.containers import Place
+from fsmatrix.backends.daos.daos_options import OPTION_OF, DaosOptions
 from fsmatrix.backends.daos.levels import Levels, Shape
-from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
 from fsmatrix.backends.errors import BackendError, value_or_error
 from fsmatrix.backends.local import provenance
 from fsmatrix.results.evidence.stored import Json, JsonObject, Level, Scalar, text, texts

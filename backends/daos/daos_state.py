@@ -34,10 +34,10 @@ from typing import Any, Self
 
 import psutil
 
-from fsmatrix.backends.base import Settled, Space
+from fsmatrix.backends.contract import Settled, Space
 from fsmatrix.backends.daos.containers import Place
+from fsmatrix.backends.daos.daos_options import DOMAINS
 from fsmatrix.backends.daos.levels import Shape, parse_class
-from fsmatrix.backends.daos.options import DOMAINS
 from fsmatrix.backends.daos.tools import Client, Container, Pool, System
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.system import tools

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.backends.base import NO_LEVEL, Availability, Foreseen, ProvisionContext, Space
+from fsmatrix.backends.contract import NO_LEVEL, Availability, Foreseen, ProvisionContext, Space
 from fsmatrix.backends.daos import containers, daos_state, dfuse_mount, libraries
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.dfuse_mount import FACTORS, FOUND, DaosDfuseOptions, DfuseNode

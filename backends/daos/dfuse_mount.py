@@ -27,12 +27,12 @@ from pydantic import Field, field_validator, model_validator
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.allowed import Form, one_of, plain
-from fsmatrix.backends.base import CacheMethod, Evidence, Preload, RunPlace, Settled
 from fsmatrix.backends.clusters.client_mounts import ClientMount, require_marker
+from fsmatrix.backends.contract import CacheMethod, Evidence, Preload, RunPlace, Settled
 from fsmatrix.backends.daos import libraries
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.daos_backend import DaosBackend, require_seen
-from fsmatrix.backends.daos.options import OPTION_OF, DaosOptions
+from fsmatrix.backends.daos.daos_options import OPTION_OF, DaosOptions
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import DATA, Journal
 from fsmatrix.backends.local import own_mounts

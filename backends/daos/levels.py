@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.clusters.levels import ClusterLevels
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.daos import tools
 from fsmatrix.backends.daos.tools import NAME, Client, Control, Member
 from fsmatrix.backends.errors import BackendError

@@ -16,11 +16,11 @@ from __future__ import annotations
 from typing import cast
 
 from fsmatrix.backends.access import Access, DaosAccess, DfsAccess, expect
-from fsmatrix.backends.base import ProvisionContext, RunPlace
+from fsmatrix.backends.contract import ProvisionContext, RunPlace
 from fsmatrix.backends.daos import containers, daos_backend, libraries, tools
 from fsmatrix.backends.daos.bindings import Folders
 from fsmatrix.backends.daos.containers import Place
-from fsmatrix.backends.daos.options import OPTION_OF, DaosDfsOptions, DaosObjectsOptions
+from fsmatrix.backends.daos.daos_options import OPTION_OF, DaosDfsOptions, DaosObjectsOptions
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.results.evidence.stored import Json, JsonObject, Level, texts

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.backends.base import (
+from fsmatrix.backends.contract import (
     NO_LEVEL,
     Availability,
     Backend,

@@ -17,7 +17,7 @@ from fsmatrix.backends.allowed import (
     one_of,
     plain,
 )
-from fsmatrix.backends.base import NO_LEVEL, Foreseen
+from fsmatrix.backends.contract import NO_LEVEL, Foreseen
 from fsmatrix.backends.local.cleaner import GC
 from fsmatrix.backends.local.local import LocalBackend, LocalOptions
 from fsmatrix.backends.local.own_mounts import mount_keys

@@ -19,7 +19,7 @@ from pydantic import field_validator, model_validator
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.allowed import Keys, Words
-from fsmatrix.backends.base import (
+from fsmatrix.backends.contract import (
     NO_LEVEL,
     Availability,
     Backend,

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.backends.allowed import NUMBER, PERCENT, Words, features, label, one_of
-from fsmatrix.backends.base import NO_LEVEL, Foreseen, ProvisionContext
+from fsmatrix.backends.contract import NO_LEVEL, Foreseen, ProvisionContext
 from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import cleaner as cleaners

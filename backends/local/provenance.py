@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from fsmatrix.backends.access import Access, PathAccess, expect
-from fsmatrix.backends.base import Settled, Space
+from fsmatrix.backends.contract import Settled, Space
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import devices, libc, tools
 from fsmatrix.backends.system.mounts import mount_of, option_values

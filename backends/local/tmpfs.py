@@ -12,7 +12,7 @@ from pydantic import field_validator
 
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathAccess
-from fsmatrix.backends.base import (
+from fsmatrix.backends.contract import (
     Availability,
     Backend,
     BackendOptions,

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player import content
-from fsmatrix.backends.player.base import (
+from fsmatrix.backends.player.lanes import (
     ENGINE_C,
     ENGINE_PYTHON,
     INTERFACE,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from errno import EINVAL, ELOOP
 from typing import Protocol
 
-from fsmatrix.backends.player.base import ESHORT
+from fsmatrix.backends.player.lanes import ESHORT
 from fsmatrix.backends.player.ops import Flag, Kind
 
 COMMON = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY

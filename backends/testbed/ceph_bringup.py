@@ -25,7 +25,7 @@ from fsmatrix.backends.local import images
 from fsmatrix.backends.system import cgroups, tools
 from fsmatrix.backends.system.cgroups import Hierarchy, Limits
 from fsmatrix.backends.testbed import daemons, network
-from fsmatrix.backends.testbed.ceph_options import (
+from fsmatrix.backends.testbed.ceph_bed_options import (
     DRIVES,
     CephTestbedOptions,
     balance,

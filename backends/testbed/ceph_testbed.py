@@ -2,7 +2,7 @@
 
     from fsmatrix.backends.testbed.ceph_testbed import CephTestbed, CephTestbedOptions, up...
 
-    options = CephTestbedOptions(nodes=2, osds_per_node=1, pg_num=32)  # see options.py
+    options = CephTestbedOptions(nodes=2, osds_per_node=1, pg_num=32)  # see ceph_bed_options.py
     bed = up(options, "/tmp/x/bed")   # a directory of its own: missing or empty
     bed.conf          # path of ceph.conf (text)
     bed.user, bed.keyring             # "admin"; "" with auth="none"
@@ -32,19 +32,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fsmatrix.backends.base import SpeedEstimate
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.ceph.facts import wait_for_stats
+from fsmatrix.backends.contract import SpeedEstimate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import cgroups
 from fsmatrix.backends.system.cgroups import Limits
-from fsmatrix.backends.testbed import base, ceph_bringup, daemons
-from fsmatrix.backends.testbed.base import StorageTestbed, lacking
-from fsmatrix.backends.testbed.ceph_bringup import all_clean, health_checks, serving
-from fsmatrix.backends.testbed.ceph_options import (
+from fsmatrix.backends.testbed import bed, ceph_bringup, daemons
+from fsmatrix.backends.testbed.bed import StorageTestbed, lacking
+from fsmatrix.backends.testbed.ceph_bed_options import (
     CODED,
     DATA,
     FILESYSTEM,
@@ -52,6 +51,7 @@ from fsmatrix.backends.testbed.ceph_options import (
     RADOS,
     CephTestbedOptions,
 )
+from fsmatrix.backends.testbed.ceph_bringup import all_clean, health_checks, serving
 from fsmatrix.backends.testbed.daemons import Daemon
 from fsmatrix.backends.testbed.home import Home, Kind, Steps
 from fsmatrix.results.evidence.stored import Json, JsonObject, Scalar, text
@@ -69,9 +69,9 @@ def end(home: Home, entries: list[Entry]) -> list[str]:
         proof.of_loop(entry.facts, proof.OwnershipScope(home.journal.identity, folder=home.folder))
         return proof.undo_loop(entry.facts, True)
 
-    kinds = {"loop": undo_loop, "cgroup": _undo_cgroup, **base.NETWORK}
-    sentences = _unlimit(entries) + base.processes(home, entries)
-    return sentences + base.things(home, entries, kinds)
+    kinds = {"loop": undo_loop, "cgroup": _undo_cgroup, **bed.NETWORK}
+    sentences = _unlimit(entries) + bed.processes(home, entries)
+    return sentences + bed.things(home, entries, kinds)
 
 
 def _unlimit(entries: list[Entry]) -> list[str]:
@@ -79,7 +79,7 @@ def _unlimit(entries: list[Entry]) -> list[str]:
     sentences = []
     for entry in entries:
         folder = Path(str(entry.facts.get("path", "")))
-        if entry.kind == "cgroup" and base.is_own(folder.name) and folder.exists():
+        if entry.kind == "cgroup" and bed.is_own(folder.name) and folder.exists():
             try:
                 cgroups.limit_drive(folder, str(entry.facts["device"]), cgroups.Limits())
             except BackendError as error:
@@ -88,7 +88,7 @@ def _unlimit(entries: list[Entry]) -> list[str]:
 
 
 def _undo_cgroup(entry: Entry) -> str:
-    base.own_name(entry)
+    bed.own_name(entry)
     folder = Path(str(entry.facts["path"]))
     if not folder.exists():
         return ""

@@ -26,7 +26,7 @@ from fsmatrix.backends.journal import proof
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import mounts, tools
 from fsmatrix.backends.testbed import daemons, network
-from fsmatrix.backends.testbed.base import LEFT, StorageOptions
+from fsmatrix.backends.testbed.bed import LEFT, StorageOptions
 from fsmatrix.backends.testbed.daemons import Launch
 from fsmatrix.backends.testbed.home import Home, Steps, make_sockets
 from fsmatrix.backends.testbed.network import Network

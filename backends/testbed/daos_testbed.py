@@ -29,14 +29,14 @@ from pathlib import Path
 
 import psutil
 
-from fsmatrix.backends.base import SpeedEstimate
+from fsmatrix.backends.contract import SpeedEstimate
 from fsmatrix.backends.daos.tools import Control
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.system import libc, mounts, tools
 from fsmatrix.backends.system.libc import Capability
-from fsmatrix.backends.testbed import base, daos_bringup
-from fsmatrix.backends.testbed.base import StorageTestbed, lacking, left_alone
+from fsmatrix.backends.testbed import bed, daos_bringup
+from fsmatrix.backends.testbed.bed import StorageTestbed, lacking, left_alone
 from fsmatrix.backends.testbed.daemons import Daemon
 from fsmatrix.backends.testbed.daos_bringup import GIB, DaosTestbedOptions
 from fsmatrix.backends.testbed.home import Home, Kind, Steps
@@ -156,11 +156,11 @@ class DaosTestbed(StorageTestbed[DaosTestbedOptions]):
     @classmethod
     def end(cls, home: Home, entries: list[Entry]) -> list[str]:
         """End processes, then remove what they were in; a line for each thing done."""
-        sentences = base.processes(home, entries)
+        sentences = bed.processes(home, entries)
         sentences += daos_bringup.end_rest(home.journal.identity.store)
         if left_alone(sentences):
             return sentences
-        return sentences + base.things(home, entries, base.NETWORK)
+        return sentences + bed.things(home, entries, bed.NETWORK)
 
     def look(self, states: Sequence[Daemon]) -> dict[str, Json]:  # noqa: ARG002
         """`health` and the `ranks`' states; waits at most STATUS_WITHIN seconds for them."""

@@ -20,7 +20,7 @@ from fsmatrix.suite.campaign.yamlio import Origin, refuse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fsmatrix.results.audits.base import Tally
+    from fsmatrix.results.audits.audit import Tally
     from fsmatrix.slurm.scheduler import Scheduler
     from fsmatrix.slurm.submission import PartStatus, Status, Submission
     from fsmatrix.slurm.submitting import Outcome

@@ -99,7 +99,7 @@ def check(as_json: common.AsJson = False) -> None:
 
 
 def _backends() -> Iterator[Item]:
-    from fsmatrix.backends.base import BACKENDS
+    from fsmatrix.backends.contract import BACKENDS
 
     for name in BACKENDS.names():
         try:
@@ -132,17 +132,17 @@ def _workloads(engines: Collection[str]) -> Iterator[Item]:
 
 
 def _engines() -> Iterator[Item]:
-    from fsmatrix.backends.player import base, player
+    from fsmatrix.backends.player import lanes, player
 
-    fast = player.engine_name() == base.ENGINE_C
+    fast = player.engine_name() == lanes.ENGINE_C
     yield Item(
         "engine",
-        base.ENGINE_C,
+        lanes.ENGINE_C,
         fast,
-        f"version {base.VERSION}",
+        f"version {lanes.VERSION}",
         "not built for this version: install a C compiler and install fsmatrix again",
     )
-    yield Item("engine", base.ENGINE_PYTHON, True, f"version {base.VERSION}; slower")
+    yield Item("engine", lanes.ENGINE_PYTHON, True, f"version {lanes.VERSION}; slower")
     yield from _external_engines()
 
 
@@ -157,7 +157,7 @@ def _drivers() -> Iterator[Item]:
 
 def _external_engines() -> Iterator[Item]:
     from fsmatrix.suite.cases.resolve import Engines
-    from fsmatrix.suite.engines.base import EngineError
+    from fsmatrix.suite.engines.engine import EngineError
     from fsmatrix.suite.registry import ENGINES
 
     engines = Engines({})

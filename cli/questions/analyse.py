@@ -174,7 +174,7 @@ def labels(files: Sequence[str]) -> list[str]:
 
 def opened(files: Sequence[str]) -> xr.Dataset:
     """The files as one campaign; several are told apart by a factor `campaign`."""
-    from fsmatrix.analysis.comparison.rows import together
+    from fsmatrix.analysis.comparison.counted_rows import together
     from fsmatrix.analysis.data.load import open_campaign
 
     if len(set(files)) < len(files):

@@ -18,8 +18,8 @@ from fsmatrix.suite.campaign.yamlio import CampaignError, Origin, refuse
 if TYPE_CHECKING:
     import xarray as xr
 
+    from fsmatrix.analysis.studies.claims.claims_file import StudyFile
     from fsmatrix.analysis.studies.claims.judge import JudgedClaim
-    from fsmatrix.analysis.studies.claims.study import StudyFile
 
 MORE = "More: --cells (every answer with its number), --json."
 
@@ -81,7 +81,7 @@ def claims(
 
 def _print_cells(claim: JudgedClaim) -> None:
     """A row for each cell of a claim."""
-    from fsmatrix.analysis.studies.claims.result import agreement, labels, number_of
+    from fsmatrix.analysis.studies.claims.claims_result import agreement, labels, number_of
 
     short = labels(claim)
     rows = [
@@ -99,8 +99,8 @@ def _print_cells(claim: JudgedClaim) -> None:
 
 def read_study(name: str) -> StudyFile:
     """A study by name, or of a YAML file; CampaignError with file and line for what is wrong."""
-    from fsmatrix.analysis.studies.claims import study as claims_files
-    from fsmatrix.analysis.studies.claims.study import StudyFile
+    from fsmatrix.analysis.studies.claims import claims_file as claims_files
+    from fsmatrix.analysis.studies.claims.claims_file import StudyFile
     from fsmatrix.suite.campaign import yamlio
     from fsmatrix.suite.campaign.check import validate
 
@@ -157,7 +157,7 @@ def lessons(
     Example: fsmatrix lessons out --latency 'p99 < 10ms' --bandwidth 500MB/s
     """
     from fsmatrix.analysis.lessons.lessons import lessons as analysis
-    from fsmatrix.analysis.lessons.words import bound_of, rate_of
+    from fsmatrix.analysis.lessons.lessons_words import bound_of, rate_of
     from fsmatrix.results.units import UnitError
 
     analyse.picture(out)

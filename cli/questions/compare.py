@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from fsmatrix.analysis.acceptance.acceptance import Acceptance, Condition
+    from fsmatrix.analysis.acceptance.acceptance_result import History
     from fsmatrix.analysis.acceptance.history import Order
-    from fsmatrix.analysis.acceptance.result import History
     from fsmatrix.analysis.comparison.compared import Compared
-    from fsmatrix.analysis.comparison.result import Comparison
-    from fsmatrix.analysis.comparison.rows import ComparisonOptions, VerdictOptions
+    from fsmatrix.analysis.comparison.comparison_result import Comparison
+    from fsmatrix.analysis.comparison.counted_rows import ComparisonOptions, VerdictOptions
     from fsmatrix.analysis.questions.fairness import Fairness
     from fsmatrix.analysis.stats.estimates.medians import Median
 
@@ -176,7 +176,7 @@ def of_baseline(
 
 def show_comparison(results: Sequence[Comparison], cells: bool) -> None:
     """Each, and once what they share, with what would decide more; every cell if asked, or few."""
-    from fsmatrix.analysis.comparison.result import extension_of, how_tested
+    from fsmatrix.analysis.comparison.comparison_result import extension_of, how_tested
 
     if not results:
         return
@@ -328,8 +328,8 @@ def compare(
     (status 1 if a condition is met; docs/acceptance.md)
     """
     from fsmatrix.analysis.acceptance.acceptance import acceptance as acceptance_of
-    from fsmatrix.analysis.comparison.result import extension_of
-    from fsmatrix.analysis.comparison.rows import ComparisonOptions
+    from fsmatrix.analysis.comparison.comparison_result import extension_of
+    from fsmatrix.analysis.comparison.counted_rows import ComparisonOptions
 
     analyse.picture(out)
     conditions = of_baseline(fail_if, allow, baseline, by, sides)
@@ -438,7 +438,7 @@ def history(
     Example: fsmatrix history old.h5 new.h5 newest.h5 --fail-if 'slower > 10 %'
     """
     from fsmatrix.analysis.acceptance.history import history as analysis
-    from fsmatrix.analysis.comparison.rows import VerdictOptions
+    from fsmatrix.analysis.comparison.counted_rows import VerdictOptions
 
     analyse.picture(out)
     conditions, method = conditions_of(fail_if, allow), analyse.corrected(correction)
@@ -472,7 +472,7 @@ def _newest(
 ) -> Acceptance | None:
     """The newest campaign judged against the one before it; None without a condition."""
     from fsmatrix.analysis.acceptance.acceptance import acceptance as acceptance_of
-    from fsmatrix.analysis.comparison.rows import ComparisonOptions
+    from fsmatrix.analysis.comparison.counted_rows import ComparisonOptions
 
     if not conditions:
         return None

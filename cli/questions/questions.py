@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from fsmatrix.analysis.result import Result
-    from fsmatrix.analysis.studies.io500.result import Io500Study
+    from fsmatrix.analysis.studies.io500.io500_result import Io500Study
     from fsmatrix.analysis.units import Level
 
 # `fsmatrix study`: what a collection of other people's results says.  A study is a command.
@@ -61,8 +61,8 @@ def io500(
 
     Example: fsmatrix study io500 submission-data --mine out -o io500.html
     """
-    from fsmatrix.analysis.studies.io500.chart import SUFFIX, write
-    from fsmatrix.analysis.studies.io500.study import io500 as study
+    from fsmatrix.analysis.studies.io500.io500_chart import SUFFIX, write
+    from fsmatrix.analysis.studies.io500.io500_study import io500 as study
     from fsmatrix.suite.importing.recognise import collection
 
     analyse.picture(out, SUFFIX)
@@ -101,7 +101,7 @@ def _steps() -> Callable[[int, int], None]:
 
 def _show(result: Io500Study) -> None:
     """Sentences, then the families that have enough submissions for a table."""
-    from fsmatrix.analysis.studies.io500.result import ENOUGH, grids
+    from fsmatrix.analysis.studies.io500.io500_result import ENOUGH, grids
 
     analyse.print_lines(result.says)
     few = sum(row.submissions < ENOUGH for row in result.families)
@@ -140,7 +140,7 @@ def scalability(metric: analyse.MetricName = "bandwidth", unit: analyse.UnitName
 
 
 def _of_one_metric(analysis: Callable[..., Result], metric: str, unit: str | None) -> Ask:
-    from fsmatrix.analysis.data.study import metric_for
+    from fsmatrix.analysis.data.metric_cells import metric_for
 
     def ask(ds: xr.Dataset, where: Mapping[str, Level]) -> Result:
         name = metric_for(ds, metric)
@@ -366,7 +366,7 @@ def response(
 
     Example: fsmatrix response out --along rate --latency p99.9 --out response.png
     """
-    from fsmatrix.analysis.lessons.words import LATENCIES
+    from fsmatrix.analysis.lessons.lessons_words import LATENCIES
     from fsmatrix.analysis.questions.response import LOADS
     from fsmatrix.analysis.questions.response import response as analysis
 
@@ -403,8 +403,8 @@ def predict(
     Example: fsmatrix predict out --measured today --out faults.pdf
     """
     from fsmatrix.analysis.questions.models.models import models
-    from fsmatrix.analysis.questions.models.result import faults
-    from fsmatrix.analysis.questions.models.result import predict as analysis
+    from fsmatrix.analysis.questions.models.models_result import faults
+    from fsmatrix.analysis.questions.models.models_result import predict as analysis
 
     if bool(chunk) == bool(measured):
         raise refuse(Origin("fsmatrix predict"), "", "needs either --chunk or --measured")
@@ -443,7 +443,7 @@ def speedup(
 
     Example: fsmatrix speedup out --of nilfs2 --over ext2 --along memory --metric iops
     """
-    from fsmatrix.analysis.comparison.rows import ComparisonOptions
+    from fsmatrix.analysis.comparison.counted_rows import ComparisonOptions
     from fsmatrix.analysis.questions.curves import speedup as analysis
 
     return lambda ds, where: analysis(

@@ -11,7 +11,7 @@ import functools
 from dataclasses import replace
 from typing import Any, cast
 
-from fsmatrix.results.audits.base import Audit
+from fsmatrix.results.audits.audit import Audit
 from fsmatrix.results.files.schema import to_json
 from fsmatrix.results.record import SEVERITIES, Finding, RunRecord
 from fsmatrix.results.registry import BrokenEntry, Registry

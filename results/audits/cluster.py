@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from fsmatrix.results.audits.base import Audit, Remark, data_bytes, in_memory, moved, size
+from fsmatrix.results.audits.audit import Audit, Remark, data_bytes, in_memory, moved, size
 from fsmatrix.results.evidence import target
 from fsmatrix.results.evidence.stored import Json, inside, positive
 from fsmatrix.results.evidence.target import Placement

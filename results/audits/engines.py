@@ -1,7 +1,7 @@
 """Audits of external engines, and of what is asked for between programs and storage.
 
-Parsers leave notes (results/formats/base.py) in the evidence of their engine on what is known to be
-wrong with its numbers; here they get a severity and an advice.  A note that more evidence can
+Parsers leave notes (results/formats/parsed.py) in the evidence of their engine on what is known to
+be wrong with its numbers; here they get a severity and an advice.  A note that more evidence can
 confirm or refute has a judge of its own.  Whether a preloaded library or io_uring was at work is
 told by what it counted.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fsmatrix.results.audits.base import (
+from fsmatrix.results.audits.audit import (
     Audit,
     Judge,
     Remark,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fsmatrix.results.audits.base import (
+from fsmatrix.results.audits.audit import (
     Audit,
     Remark,
     data_bytes,

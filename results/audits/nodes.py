@@ -11,7 +11,7 @@ from statistics import median
 
 import numpy as np
 
-from fsmatrix.results.audits.base import Audit, Remark, data_bytes, size, window
+from fsmatrix.results.audits.audit import Audit, Remark, data_bytes, size, window
 from fsmatrix.results.record import Monitor, Phase, RunRecord
 
 FULL = 0.9  # of a limit: a mean over a window in which the first and last moments are not full

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fsmatrix.results.audits.base import Audit, Remark
+from fsmatrix.results.audits.audit import Audit, Remark
 from fsmatrix.results.evidence.replay import Replayed, replayed
 from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.evidence.workloads import CUTS, analysed

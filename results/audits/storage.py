@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from fsmatrix.results.audits.base import (
+from fsmatrix.results.audits.audit import (
     ADVICE,
     REACHED_SHARE,
     Audit,

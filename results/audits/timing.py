@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fsmatrix.results.audits.base import Audit, Remark, window
+from fsmatrix.results.audits.audit import Audit, Remark, window
 from fsmatrix.results.evidence.workloads import SATURATED, capacity, open_loop
 from fsmatrix.results.record import Floats, Phase, RunRecord, Severity, operations
 

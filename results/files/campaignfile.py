@@ -22,7 +22,7 @@ from fsmatrix.results import histogram, iterations
 from fsmatrix.results.evidence import workloads
 from fsmatrix.results.files import hdf, runfile, safefile
 from fsmatrix.results.files.hdf import TEXT, FaultTolerantFile
-from fsmatrix.results.files.rows import OBSERVED_COLUMNS, USAGE_COLUMNS, Row, levels_of, rows_of
+from fsmatrix.results.files.run_rows import OBSERVED_COLUMNS, USAGE_COLUMNS, Row, levels_of, rows_of
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.schema import (
     CAMPAIGN_FORMAT,

@@ -30,7 +30,7 @@ from fsmatrix.results.files.campaignfile import (
     Level,
 )
 from fsmatrix.results.files.hdf import HDF5_ERRORS, SIGNATURE, Source
-from fsmatrix.results.files.rows import Row
+from fsmatrix.results.files.run_rows import Row
 from fsmatrix.results.files.runfile import STATES
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.schema import (

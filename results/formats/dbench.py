@@ -29,7 +29,7 @@ from itertools import pairwise
 import numpy as np
 
 from fsmatrix.results.evidence.stored import Json
-from fsmatrix.results.formats.base import (
+from fsmatrix.results.formats.parsed import (
     Format,
     Note,
     Parsed,

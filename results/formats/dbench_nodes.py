@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fsmatrix.results.evidence.stored import Json, Stored, read
-from fsmatrix.results.formats.base import Note, Parsed, shared_facts
+from fsmatrix.results.formats.parsed import Note, Parsed, shared_facts
 from fsmatrix.results.record import Floats, Integers, Phase
 
 LEAST_OVERLAP = 0.95

@@ -20,7 +20,8 @@ from pathlib import PurePosixPath
 from string import digits
 
 from fsmatrix.results.evidence.stored import Json
-from fsmatrix.results.formats.base import (
+from fsmatrix.results.formats.mdtest import joined
+from fsmatrix.results.formats.parsed import (
     Format,
     Note,
     Parsed,
@@ -30,7 +31,6 @@ from fsmatrix.results.formats.base import (
     is_older,
     totals,
 )
-from fsmatrix.results.formats.mdtest import joined
 from fsmatrix.results.record import Phase
 
 # One line of elbencho's table: its counts, and the window that they allow.

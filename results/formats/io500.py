@@ -13,16 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from fsmatrix.results.formats import ior, mdtest
-from fsmatrix.results.formats.base import (
-    Format,
-    Note,
-    Parsed,
-    ParseError,
-    agrees,
-    is_older,
-    overlapping,
-    totals,
-)
 from fsmatrix.results.formats.io500_text import (
     GIB,
     KILO,
@@ -40,6 +30,16 @@ from fsmatrix.results.formats.io500_text import (
     read_summaries,
     read_summary,
     recomputed,
+)
+from fsmatrix.results.formats.parsed import (
+    Format,
+    Note,
+    Parsed,
+    ParseError,
+    agrees,
+    is_older,
+    overlapping,
+    totals,
 )
 from fsmatrix.results.record import Phase, bandwidth, iops, window
 

@@ -23,7 +23,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fsmatrix.results.evidence.stored import Json, Stored
-from fsmatrix.results.formats.base import Parsed, ParseError
+from fsmatrix.results.formats.parsed import Parsed, ParseError
 
 # The score of IO500: its phases, their units, and how one number is made of them.
 #

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 
-from fsmatrix.results.files import campaignfile, rows
+from fsmatrix.results.files import campaignfile, run_rows
 from fsmatrix.results.record import Finding, Monitor, Phase, RunRecord
 
 # What `anonymise` knows beforehand: which fields hold what, and what may stay.
@@ -86,8 +86,8 @@ ORDINARY = frozenset(
     {
         *_FIELD_WORDS,
         *KINDS,
-        *rows.METADATA_PHASES,
-        *rows.DATA_KINDS,
+        *run_rows.METADATA_PHASES,
+        *run_rows.DATA_KINDS,
         *(field.name for kind in (RunRecord, Phase, Finding, Monitor) for field in fields(kind)),
         *campaignfile.NUMBERS,
         *campaignfile.TEXTS,

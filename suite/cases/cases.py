@@ -32,7 +32,7 @@ from fsmatrix.suite.cases.resolve import (
     normal_option,
     option_problems,
 )
-from fsmatrix.suite.workloads.base import Workload
+from fsmatrix.suite.workloads.workload import Workload
 
 # Combinations that the campaign leaves out.
 

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from fsmatrix.backends.base import Backend, SpeedEstimate
+from fsmatrix.backends.contract import Backend, SpeedEstimate
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.player import base, player
-from fsmatrix.backends.testbed.base import TESTBEDS
+from fsmatrix.backends.player import lanes, player
+from fsmatrix.backends.testbed.bed import TESTBEDS
 from fsmatrix.results.evidence.stored import Json, JsonObject, Level
 from fsmatrix.results.files.safefile import write_whole
 from fsmatrix.results.record import canonical_json
@@ -28,9 +28,9 @@ from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.campaign.yamlio import KeyPath, Problem, flatten
 from fsmatrix.suite.cases.target import PlannedTestbed, assumed, levels_of, placeholders
 from fsmatrix.suite.cases.target import TargetMember as TargetMember
-from fsmatrix.suite.engines.base import Engine, EngineError, EngineKind
+from fsmatrix.suite.engines.engine import Engine, EngineError, EngineKind
 from fsmatrix.suite.registry import ENGINES, Lookup, Registries
-from fsmatrix.suite.workloads.base import Workload
+from fsmatrix.suite.workloads.workload import Workload
 
 PLAYER = "player"
 VERSIONS = "engines.json"  # in a results directory: engine -> version that it was begun with
@@ -76,7 +76,7 @@ class Engines:
 
     def _probe(self, name: str) -> Engine:
         if name == PLAYER:
-            return Engine(player.engine_name(), base.VERSION)
+            return Engine(player.engine_name(), lanes.VERSION)
         if name not in self._lookup.names():
             return Engine(name, "")  # of another package's workload: nothing is known about it
         return kind_of(name, self._lookup).probe(self._paths.get(name, ""))

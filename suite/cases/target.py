@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.base import (
+from fsmatrix.backends.contract import (
     NO_LEVEL,
     Backend,
     BackendOptions,
@@ -23,7 +23,7 @@ from fsmatrix.backends.base import (
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system.files import expand
 from fsmatrix.backends.system.mounts import mount_of
-from fsmatrix.backends.testbed.base import LEFT, TESTBEDS, StorageOptions, StorageTestbed
+from fsmatrix.backends.testbed.bed import LEFT, TESTBEDS, StorageOptions, StorageTestbed
 from fsmatrix.results.evidence.stored import JsonObject, Level, LevelValue, Scalar
 from fsmatrix.results.evidence.target import MEMORY_TYPES
 from fsmatrix.results.process import Process

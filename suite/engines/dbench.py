@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from fsmatrix.suite.engines.base import EngineError, EngineKind
+from fsmatrix.suite.engines.engine import EngineError, EngineKind
 
 OLDEST = (4, 0)
 VERSION = re.compile(r"^dbench version (\d+)\.(\d+)\S*", re.MULTILINE)

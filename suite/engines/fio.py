@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from fsmatrix.suite.engines.base import EngineError, EngineKind
+from fsmatrix.suite.engines.engine import EngineError, EngineKind
 
 OLDEST = (3, 0)
 JOB_START = (3, 36)  # from here on the JSON has job_start

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fsmatrix.results.formats.ior import failure_of
 from fsmatrix.results.formats.ior.as_text import BANNER
-from fsmatrix.suite.engines.base import EngineError, EngineKind
+from fsmatrix.suite.engines.engine import EngineError, EngineKind
 
 OLDEST = (3, 2)
 # one write of 8 bytes by the API that does no I/O: shows the version, which -h does not

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fsmatrix.suite.engines import ior, mdtest
-from fsmatrix.suite.engines.base import Engine, EngineKind
+from fsmatrix.suite.engines.engine import Engine, EngineKind
 
 NAME = "ior+mdtest"
 PROGRAM = "mdtest:"  # feature: the path of mdtest follows

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from fsmatrix.suite.engines.base import EngineError, EngineKind
+from fsmatrix.suite.engines.engine import EngineError, EngineKind
 
 VERSION_QUESTION = ("-a", "DUMMY", "-C", "-F", "-n", "1", "-d", "/nonexistent/fsmatrix")
 OLDEST = (1, 9)  # mdtest of IOR 3.2 calls itself 1.9.3; from 3.3 it has IOR's version

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsmatrix.backends.system import libc, tools
-from fsmatrix.suite.engines.base import EngineError, EngineKind
+from fsmatrix.suite.engines.engine import EngineError, EngineKind
 
 OLDEST = 15  # whose pgbench has --max-tries and logs retries
 FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")

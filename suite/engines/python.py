@@ -20,7 +20,7 @@ from pathlib import Path
 
 import fsmatrix
 from fsmatrix.backends.system import tools
-from fsmatrix.suite.engines.base import EngineError, EngineKind
+from fsmatrix.suite.engines.engine import EngineError, EngineKind
 
 PROGRAM = "fsmatrix.suite.workloads.streams.lhcb.program"
 MARK = "fsmatrix-lhcb: "  # before an answer, on a line of its own (streams/lhcb/program.py)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fsmatrix.suite.engines.base import EngineError, EngineKind
+from fsmatrix.suite.engines.engine import EngineError, EngineKind
 
 OLDEST = (3, 39)  # whose joins are also full ones, in which the consistency conditions are asked
 VERSION = re.compile(r"^sqlite (\d+)\.(\d+)(\S*)$", re.MULTILINE)

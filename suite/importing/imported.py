@@ -17,9 +17,9 @@ from fsmatrix.results.audits import judged
 from fsmatrix.results.evidence.evidence import EngineOutput, Evidence
 from fsmatrix.results.evidence.stored import Json, JsonObject, Level, Stored
 from fsmatrix.results.files import phases
-from fsmatrix.results.files.rows import plain_level
+from fsmatrix.results.files.run_rows import plain_level
 from fsmatrix.results.files.safefile import ResultError
-from fsmatrix.results.formats.base import Note, Parsed
+from fsmatrix.results.formats.parsed import Note, Parsed
 from fsmatrix.results.record import RunRecord, canonical_json, digest
 
 UNKNOWN = "unknown"  # the target that nobody named, the cache state that no output tells

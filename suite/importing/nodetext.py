@@ -11,8 +11,8 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from fsmatrix.results.files import safefile
-from fsmatrix.results.formats.base import ParseError
-from fsmatrix.results.formats.nodes.base import Text
+from fsmatrix.results.formats.nodes.node_series import Text
+from fsmatrix.results.formats.parsed import ParseError
 from fsmatrix.suite.campaign.yamlio import Origin, refuse
 
 PIECE = 1 << 20  # bytes read at once

@@ -23,8 +23,7 @@ from fsmatrix.results.files import nodefile, runfile, safefile
 from fsmatrix.results.files.nodefile import Watched
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import NODES, Store
-from fsmatrix.results.formats.base import ParseError
-from fsmatrix.results.formats.nodes.base import (
+from fsmatrix.results.formats.nodes.node_series import (
     STILL,
     Clock,
     NodeSeries,
@@ -32,6 +31,7 @@ from fsmatrix.results.formats.nodes.base import (
     counted,
     known,
 )
+from fsmatrix.results.formats.parsed import ParseError
 from fsmatrix.results.record import Floats, Monitor, Phase, window
 from fsmatrix.results.units import plural
 from fsmatrix.suite.campaign.yamlio import CampaignError, Problem

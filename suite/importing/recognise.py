@@ -13,8 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.safefile import ResultError
-from fsmatrix.results.formats import base
-from fsmatrix.results.formats.base import Parsed, runs_of, unlabelled
+from fsmatrix.results.formats import parsed
 from fsmatrix.results.formats.io500_text import (
     Collected,
     Collection,
@@ -24,9 +23,10 @@ from fsmatrix.results.formats.io500_text import (
     is_form,
     place_of,
 )
+from fsmatrix.results.formats.parsed import Parsed, runs_of, unlabelled
 from fsmatrix.results.units import format_size
 from fsmatrix.suite.campaign.yamlio import CampaignError, Origin, Problem, refuse
-from fsmatrix.traces.importing.base import encoding_problem, format_of, head
+from fsmatrix.traces.importing.importer import encoding_problem, format_of, head
 
 # Files of other programs: finding them, and reading them as text, compressed or not.
 #
@@ -172,13 +172,13 @@ class NotRecognisedError(Exception):
 class Formats:
     """What is recognised; tests bring their own."""
 
-    files: Sequence[base.KnownFormat]
-    directories: Sequence[base.DirectoryFormat] = ()
+    files: Sequence[parsed.KnownFormat]
+    directories: Sequence[parsed.DirectoryFormat] = ()
 
     @classmethod
     def all(cls) -> Formats:
         """Everything that the registry has."""
-        return cls(base.formats(), base.directory_formats())
+        return cls(parsed.formats(), parsed.directory_formats())
 
     @property
     def summaries(self) -> frozenset[str]:
@@ -206,7 +206,7 @@ def of_file(entry: InputEntry, formats: Formats) -> Text:
     try:
         content = _read(entry)
         texts = unlabelled(content.text)
-        matching = base.matching(texts[0], formats.files)
+        matching = parsed.matching(texts[0], formats.files)
         if not matching:
             raise NotRecognisedError("not the output of a program that is known here")
     except NotRecognisedError as error:
@@ -259,7 +259,7 @@ def of_directory(
 
 def _summary(
     entry: InputEntry, formats: Formats
-) -> tuple[base.DirectoryFormat, InputEntry, Content] | None:
+) -> tuple[parsed.DirectoryFormat, InputEntry, Content] | None:
     """The format of a directory that is one run, and the text that tells it."""
     members = {member.path.name: member for member in entry.members}
     for known_format in formats.directories:

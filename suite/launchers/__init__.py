@@ -1,4 +1,4 @@
 """How processes are started on nodes: locally, by mpirun, mpiexec or srun.  A file for each.
 
-From outside: `base`, and each launcher by the registry.
+From outside: `launcher`, and each launcher by the registry.
 """

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from fsmatrix.results.record import Geometry
-from fsmatrix.suite.launchers.base import Launcher, LauncherError, Probe
+from fsmatrix.suite.launchers.launcher import Launcher, LauncherError, Probe
 
 
 class Local(Launcher):

@@ -12,7 +12,7 @@ from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.system.libc import Capability, has
 from fsmatrix.results.record import Geometry
-from fsmatrix.suite.launchers.base import (
+from fsmatrix.suite.launchers.launcher import (
     Launcher,
     Probe,
     find_program,

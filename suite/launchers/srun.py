@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers import mpirun
-from fsmatrix.suite.launchers.base import (
+from fsmatrix.suite.launchers.launcher import (
     Launcher,
     LauncherError,
     Probe,

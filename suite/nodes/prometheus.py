@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.results.evidence.nodes import WatchedNode
-from fsmatrix.suite.nodes.base import ANSWER_WITHIN, Asked, Seen, Source, Unwatched
 from fsmatrix.suite.nodes.counters import MEMORY, Look
+from fsmatrix.suite.nodes.node_watch import ANSWER_WITHIN, Asked, Seen, Source, Unwatched
 
 MOST_READ = 64 << 20  # bytes of an answer
 BEFORE = 120.0  # seconds: two scrapes of the slowest usual kind lie in them

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 from fsmatrix.backends.system import tools
 from fsmatrix.results.evidence.nodes import WatchedNode
-from fsmatrix.suite.nodes.base import ANSWER_WITHIN, Asked, Seen, Source, Unwatched, told
 from fsmatrix.suite.nodes.counters import Look, of_proc
+from fsmatrix.suite.nodes.node_watch import ANSWER_WITHIN, Asked, Seen, Source, Unwatched, told
 
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", re.ASCII)
 ROUND_TRIPS = 5  # by which a clock's offset is measured

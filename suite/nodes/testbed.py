@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.testbed.base import SERVICES, BedNode, StorageTestbed
+from fsmatrix.backends.testbed.bed import SERVICES, BedNode, StorageTestbed
 from fsmatrix.results.evidence.nodes import WatchedNode
-from fsmatrix.suite.nodes.base import Asked, Seen, Source, Unwatched
 from fsmatrix.suite.nodes.counters import MEMORY, TICK, Look, of_disk, of_link
+from fsmatrix.suite.nodes.node_watch import Asked, Seen, Source, Unwatched
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LOOPBACK = "lo"

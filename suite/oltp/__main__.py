@@ -25,7 +25,7 @@ from fsmatrix.backends.journal.journal import Journal, limited
 from fsmatrix.backends.system import cgroups
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.suite.oltp import account as accounts
-from fsmatrix.suite.oltp import answers, clients, logs, rows, sqlite_steps
+from fsmatrix.suite.oltp import answers, clients, logs, sqlite_steps, tpcc_rows
 from fsmatrix.suite.oltp.account import (
     DATA,
     RESULT,
@@ -38,8 +38,8 @@ from fsmatrix.suite.oltp.account import (
 )
 from fsmatrix.suite.oltp.answers import Answer, Checked, Loaded, Worked
 from fsmatrix.suite.oltp.clients import Users
-from fsmatrix.suite.oltp.rows import Rows
 from fsmatrix.suite.oltp.server import Programs, Server, of_directory
+from fsmatrix.suite.oltp.tpcc_rows import Rows
 
 MIB = 1 << 20
 
@@ -150,7 +150,7 @@ def load(task: Task, server: Server) -> Loaded:
     made = time.monotonic()
     try:
         server.start()
-        seconds = rows.load(server, Rows(task.warehouses, int(task.seed)))
+        seconds = tpcc_rows.load(server, Rows(task.warehouses, int(task.seed)))
         size = server.sql("SELECT pg_database_size(current_database());")[0][0]
         server.stop()
     except OltpError as error:

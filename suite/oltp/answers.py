@@ -18,7 +18,7 @@ from typing import Protocol
 
 from fsmatrix.backends.system.cgroups import MemoryUse
 from fsmatrix.results.evidence.stored import JsonObject, Stored
-from fsmatrix.suite.oltp.rows import DELIVERED
+from fsmatrix.suite.oltp.tpcc_rows import DELIVERED
 
 # number -> a question whose answer is a count of violations
 CONDITIONS: dict[int, str] = {

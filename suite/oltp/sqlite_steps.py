@@ -29,9 +29,9 @@ from fsmatrix.suite.oltp import answers, clients, logs
 from fsmatrix.suite.oltp.account import NO_SPACE, SQLITE, SQLITE_DATA, OltpError, Task
 from fsmatrix.suite.oltp.answers import Answer, Checked, Loaded, Worked
 from fsmatrix.suite.oltp.clients import LOG, SCRIPTS, Users
-from fsmatrix.suite.oltp.rows import Constants, Rows, script
 from fsmatrix.suite.oltp.server import of_directory
 from fsmatrix.suite.oltp.sqlite_transactions import TRANSACTIONS, Draws, perform
+from fsmatrix.suite.oltp.tpcc_rows import Constants, Rows, script
 
 FILE = "tpcc.db"
 BUSY_SECONDS = 2.0  # that a try waits for others' locks

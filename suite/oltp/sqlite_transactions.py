@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.suite.oltp.clients import CANCELLED, NEW_ORDER
-from fsmatrix.suite.oltp.rows import DISTRICTS, ITEMS, SYLLABLES, Constants
+from fsmatrix.suite.oltp.tpcc_rows import DISTRICTS, ITEMS, SYLLABLES, Constants
 
 # What is random in a transaction, drawn from its seed as the functions of transactions.sql do.
 #

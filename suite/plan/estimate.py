@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fsmatrix.backends.base import Space, SpeedEstimate
+from fsmatrix.backends.contract import Space, SpeedEstimate
 from fsmatrix.results.evidence.evidence import Limits, Rank
 from fsmatrix.results.evidence.stored import Level
 from fsmatrix.results.record import Case

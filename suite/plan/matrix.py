@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from fsmatrix.backends.access import DeviceAccess
-from fsmatrix.backends.player import base, player
+from fsmatrix.backends.player import lanes, player
 from fsmatrix.backends.player.ops import OR_POSIX, Driver, driver_of
 from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.record import canonical_json
@@ -17,9 +17,9 @@ from fsmatrix.suite.campaign.settings import Settings
 from fsmatrix.suite.campaign.yamlio import KeyPath, Problem
 from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.cases.resolve import Engines, EntryMember, Members, TargetMember
-from fsmatrix.suite.engines.base import EngineError
+from fsmatrix.suite.engines.engine import EngineError
 from fsmatrix.suite.registry import Registries
-from fsmatrix.suite.workloads.base import Footprint
+from fsmatrix.suite.workloads.workload import Footprint
 
 # type of access -> (what a workload speaks, what a target gives, the way out)
 WORDS: Mapping[str, tuple[str, str, str]] = {
@@ -154,7 +154,7 @@ class Judge:
             return
         if self.engines is None or driver is None or not driver.native or needs.io == OR_POSIX:
             return
-        if player.engine_name() != base.ENGINE_C:
+        if player.engine_name() != lanes.ENGINE_C:
             yield (
                 f"target {target.name}: driver {driver.name} needs the C player, and only the "
                 "Python one is here: install a C compiler and install fsmatrix again"

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
-from fsmatrix.backends.base import Space, SpeedEstimate
+from fsmatrix.backends.contract import Space, SpeedEstimate
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.local import underneath
 from fsmatrix.backends.system import files
@@ -35,7 +35,7 @@ from fsmatrix.suite.campaign.yamlio import (
 )
 from fsmatrix.suite.cases.cases import Cases, Planned, expand
 from fsmatrix.suite.cases.resolve import Members, TargetMember, default_options, members
-from fsmatrix.suite.nodes.base import Asked
+from fsmatrix.suite.nodes.node_watch import Asked
 from fsmatrix.suite.plan import order
 from fsmatrix.suite.plan.choice import Choice, LeftOut, Machine, choose
 from fsmatrix.suite.plan.choice import Request as Request

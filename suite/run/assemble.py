@@ -32,11 +32,11 @@ from fsmatrix.results.evidence.evidence import (
 )
 from fsmatrix.results.evidence.stored import Json, JsonObject, inside
 from fsmatrix.results.files.safefile import ResultError
-from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.formats.parsed import Parsed
 from fsmatrix.results.record import Case, Floats, Latency, Monitor, Phase, RunRecord, Status, digest
-from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.launchers.base import LauncherError
-from fsmatrix.suite.nodes.base import Asked
+from fsmatrix.suite.engines.engine import Engine
+from fsmatrix.suite.launchers.launcher import LauncherError
+from fsmatrix.suite.nodes.node_watch import Asked
 from fsmatrix.suite.session.client import SessionError
 from fsmatrix.suite.session.messages import (
     TIMELINE,
@@ -47,7 +47,7 @@ from fsmatrix.suite.session.messages import (
     SampledKernel,
 )
 from fsmatrix.suite.session.wire import Arrays
-from fsmatrix.suite.workloads.base import Output, Step, Workload
+from fsmatrix.suite.workloads.workload import Output, Step, Workload
 
 # What the steps of a run gave: outputs, the texts that are kept, and why a program failed.
 

@@ -18,13 +18,13 @@ from functools import partial
 from typing import Any
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import Backend, ProvisionContext, Space
+from fsmatrix.backends.contract import Backend, ProvisionContext, Space
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import LEFT_ALONE, Journal, undo_pending
 from fsmatrix.backends.journal.proof import PlannedPaths
 from fsmatrix.backends.system import workfolder
 from fsmatrix.backends.system.tools import Overdue, within
-from fsmatrix.backends.testbed.base import StorageTestbed
+from fsmatrix.backends.testbed.bed import StorageTestbed
 from fsmatrix.results.evidence.stored import Level
 from fsmatrix.results.evidence.target import MEMORY_TYPES, Deployment, storage_hosts
 from fsmatrix.results.files import safefile
@@ -32,8 +32,8 @@ from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.results.record import Finding, Geometry, RunRecord
 from fsmatrix.results.units import plural
 from fsmatrix.suite.cases.target import PlannedTestbed, down_all
-from fsmatrix.suite.launchers.base import Launcher, LauncherError
-from fsmatrix.suite.nodes.base import NodeWatch
+from fsmatrix.suite.launchers.launcher import Launcher, LauncherError
+from fsmatrix.suite.nodes.node_watch import NodeWatch
 from fsmatrix.suite.plan.estimate import short_of_room
 from fsmatrix.suite.registry import SOURCES
 from fsmatrix.suite.run import maxima

@@ -19,7 +19,7 @@ import psutil
 
 import fsmatrix
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import BACKENDS, Backend
+from fsmatrix.backends.contract import BACKENDS, Backend
 from fsmatrix.results.evidence.evidence import (
     CacheState,
     HealthLooks,
@@ -32,7 +32,7 @@ from fsmatrix.results.evidence.evidence import (
 from fsmatrix.results.evidence.stored import Json, JsonObject, Stored, StoredError, read, texts
 from fsmatrix.results.evidence.target import Deployment
 from fsmatrix.results.record import Geometry
-from fsmatrix.suite.nodes.base import NodeWatch
+from fsmatrix.suite.nodes.node_watch import NodeWatch
 from fsmatrix.suite.plan.estimate import with_links
 from fsmatrix.suite.run.assemble import RunContext, RunFailed, RunSpec, Settings
 from fsmatrix.suite.run.health import (
@@ -47,7 +47,7 @@ from fsmatrix.suite.run.health import (
 from fsmatrix.suite.session.client import NodeError, Session
 from fsmatrix.suite.session.messages import Answer, Call, SampledKernel, Samples, Watch, in_rows
 from fsmatrix.suite.session.survey import disagreements, members
-from fsmatrix.suite.workloads.base import Step
+from fsmatrix.suite.workloads.workload import Step
 
 # Where and with what a run was made: recorded by allow-list, never a secret.
 

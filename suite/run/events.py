@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fsmatrix.results.audits.base import Tally
+from fsmatrix.results.audits.audit import Tally
 from fsmatrix.results.evidence.stored import JsonObject, Stored
 
 

@@ -25,7 +25,7 @@ from fsmatrix.suite.campaign.settings import Source, examine
 from fsmatrix.suite.campaign.site import quiet
 from fsmatrix.suite.campaign.yamlio import CampaignError, Origin, refuse
 from fsmatrix.suite.cases.resolve import Engines, first_version
-from fsmatrix.suite.nodes.base import Asked
+from fsmatrix.suite.nodes.node_watch import Asked
 from fsmatrix.suite.plan import estimate
 from fsmatrix.suite.plan.as_json import deployment_of, plan_json
 from fsmatrix.suite.plan.choice import LeftOut

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from fsmatrix.backends.base import Watch
+from fsmatrix.backends.contract import Watch
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.results.evidence.evidence import HealthEvent
 from fsmatrix.suite.session.client import StorageStalled

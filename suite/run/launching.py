@@ -12,7 +12,7 @@ from fsmatrix.results.process import NO_JOB, CurrentJob
 from fsmatrix.suite.campaign.yamlio import CampaignError, Problem
 from fsmatrix.suite.cases.cases import Planned
 from fsmatrix.suite.launchers import mpirun
-from fsmatrix.suite.launchers.base import Allocation, Launcher, LauncherError
+from fsmatrix.suite.launchers.launcher import Allocation, Launcher, LauncherError
 from fsmatrix.suite.plan.plan import Plan
 from fsmatrix.suite.registry import LAUNCHERS
 

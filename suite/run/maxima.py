@@ -18,7 +18,7 @@ from fsmatrix.results.record import RunRecord, iops
 from fsmatrix.suite.run.assemble import RunContext, RunSpec, Settings
 from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.messages import Playing, StepAnswer, StepCommand, in_rows
-from fsmatrix.suite.workloads.base import Step
+from fsmatrix.suite.workloads.workload import Step
 
 
 class LoadUnknown(Exception):

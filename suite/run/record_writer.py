@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from fsmatrix.results.audits import judged
-from fsmatrix.results.audits.base import Tally
+from fsmatrix.results.audits.audit import Tally
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.files.store import Store, StoreError
 from fsmatrix.results.record import Finding, RunRecord

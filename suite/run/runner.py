@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from fsmatrix.backends.access import PathAccess, PathsAccess
-from fsmatrix.backends.base import Preload
+from fsmatrix.backends.contract import Preload
 from fsmatrix.backends.player.ops import driver_of
 from fsmatrix.results.evidence.evidence import Rank
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import StoreError
-from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.formats.parsed import Parsed
 from fsmatrix.results.record import RunRecord, Status
 from fsmatrix.suite.run import assemble
 from fsmatrix.suite.run.assemble import RunBuilder, RunContext, RunFailed, RunSpec, now
@@ -44,7 +44,7 @@ from fsmatrix.suite.session.programs import GRACE, Interrupted
 from fsmatrix.suite.session.programs import run as run_program
 from fsmatrix.suite.session.survey import addressed
 from fsmatrix.suite.session.wire import PROGRAMS_LOOK, Arrays, telling
-from fsmatrix.suite.workloads.base import Argv, Function, Output, Step
+from fsmatrix.suite.workloads.workload import Argv, Function, Output, Step
 
 CONTENT_STEP = 0x9E3779B97F4A7C15  # between the content seeds of two overwrite generations
 MOST_COMMANDS = 16  # of one step that are kept each as it was executed

@@ -44,7 +44,7 @@ from fsmatrix.results.evidence.evidence import Rank
 from fsmatrix.results.evidence.stored import Json, Stored, StoredError
 from fsmatrix.results.process import Process, boot_id
 from fsmatrix.results.record import Geometry
-from fsmatrix.suite.launchers.base import Launcher
+from fsmatrix.suite.launchers.launcher import Launcher
 from fsmatrix.suite.session import wire
 from fsmatrix.suite.session.messages import Answer, Answers, Call, Command, Hello, Quit, in_rows
 from fsmatrix.suite.session.orphaned_sessions import Scratch, end_session, session_folder

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from fsmatrix.backends.player.base import (
+from fsmatrix.backends.player.lanes import (
     FirstError,
     Latencies,
     Player,

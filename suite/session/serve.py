@@ -56,7 +56,7 @@ from fsmatrix.suite.session.wire import PROGRAMS_LOOK, Arrays, telling
 
 if TYPE_CHECKING:
     from fsmatrix.backends.access import Access
-    from fsmatrix.backends.base import Backend
+    from fsmatrix.backends.contract import Backend
 
 SAMPLE_SECONDS = 0.1
 
@@ -73,7 +73,7 @@ LOST = 5.0  # seconds in which a launcher ends the session of which it has seen 
 
 def backend_of(access: JsonObject) -> tuple[type[Backend], Access]:
     """The backend's class and the access of an access's JSON."""
-    from fsmatrix.backends.base import BACKENDS
+    from fsmatrix.backends.contract import BACKENDS
 
     backend = BACKENDS.load(text(access, "backend"))
     return backend, backend.access_type.from_json(access)

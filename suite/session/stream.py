@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.backends.player.base import SORTS, Latencies, Player, PlayerResult, fold, no_latencies
+from fsmatrix.backends.player.lanes import (
+    SORTS,
+    Latencies,
+    Player,
+    PlayerResult,
+    fold,
+    no_latencies,
+)
 from fsmatrix.backends.player.ops import Chunk, Chunks, CountingChunks, Place, Tallies
 from fsmatrix.backends.player.player import wait_until
 from fsmatrix.results.evidence.stored import JsonObject

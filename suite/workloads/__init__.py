@@ -1,4 +1,4 @@
 """What is done on a target, as lists of steps.  A file for each, or two.
 
-From outside: `base`, and each workload by the registry.
+From outside: `workload`, and each workload by the registry.
 """

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fsmatrix.results.evidence.workloads import Capacity, Probe, open_loop
-from fsmatrix.results.files.rows import PERCENTILES, latencies
+from fsmatrix.results.files.run_rows import PERCENTILES, latencies
 from fsmatrix.results.record import Phase
 from fsmatrix.results.units import DURATION_UNITS, UnitError, parse_duration
 

@@ -25,12 +25,12 @@ from fsmatrix.backends.allowed import NUMBER, Form, Words, plain
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.formats import dbench as output_format
-from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.formats.dbench_nodes import NodeRun, merge
+from fsmatrix.results.formats.parsed import Parsed, ParseError
 from fsmatrix.results.record import Case
 from fsmatrix.results.units import Duration
-from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.base import (
+from fsmatrix.suite.engines.engine import Engine
+from fsmatrix.suite.workloads.workload import (
     Argv,
     ContentFile,
     Footprint,

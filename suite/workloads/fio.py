@@ -21,14 +21,21 @@ from dataclasses import replace
 from typing import ClassVar
 
 from fsmatrix.backends.access import Access, DeviceAccess, DfsAccess, RadosAccess
-from fsmatrix.results.formats.base import Parsed, ParseError
-from fsmatrix.results.formats.fio.options import FEWEST_OBJECTS, LARGEST_OBJECT, MIB
+from fsmatrix.results.formats.fio.fio_options import FEWEST_OBJECTS, LARGEST_OBJECT, MIB
 from fsmatrix.results.formats.fio.phase import merge_nodes
+from fsmatrix.results.formats.parsed import Parsed, ParseError
 from fsmatrix.results.record import Case
 from fsmatrix.results.units import format_size
-from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.base import Argv, Footprint, Output, Step, Workload, WorkloadOptions
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.workloads.fio_options import FioOptions, run_of_node
+from fsmatrix.suite.workloads.workload import (
+    Argv,
+    Footprint,
+    Output,
+    Step,
+    Workload,
+    WorkloadOptions,
+)
 
 NEEDED_ACCESS = {"rados": "rados", "rbd": "rados", "dfs": "dfs"}
 DEFAULT_ENGINE = {"rados": "rados", "dfs": "dfs"}  # elsewhere psync

@@ -21,11 +21,11 @@ from fsmatrix.results.evidence.stored import number
 from fsmatrix.results.files import safefile
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.formats import fio as fio_format
-from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.formats.fio.job import seconds_of, size_of
 from fsmatrix.results.formats.fio.phase import shifted, with_logs
+from fsmatrix.results.formats.parsed import Note, Parsed, ParseError
 from fsmatrix.results.units import Duration, PositiveSize, Size
-from fsmatrix.suite.workloads.base import Output, WorkloadOptions
+from fsmatrix.suite.workloads.workload import Output, WorkloadOptions
 
 # Options of fio that a user may say: of a job file, and beside the workload's own.
 #

@@ -21,14 +21,13 @@ import numpy as np
 from fsmatrix.backends.access import Access
 from fsmatrix.results import record
 from fsmatrix.results.evidence.stored import Json, JsonObject, read
-from fsmatrix.results.formats.base import Note, Parsed
 from fsmatrix.results.formats.io500_text import GIB, KILO, score
 from fsmatrix.results.formats.io500_text import PHASES as SCORED
 from fsmatrix.results.formats.ior import failure_of
+from fsmatrix.results.formats.parsed import Note, Parsed
 from fsmatrix.results.record import Case, Phase
-from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.engines.ior_mdtest import NAME as PROGRAMS
-from fsmatrix.suite.workloads.base import Footprint, Output, Step, Workload, WorkloadOptions
 from fsmatrix.suite.workloads.io500_phases import (
     BY_NAME,
     OFFICIAL_STONEWALL,
@@ -44,6 +43,7 @@ from fsmatrix.suite.workloads.io500_phases import (
     shift_of,
 )
 from fsmatrix.suite.workloads.streams.io500 import Walk
+from fsmatrix.suite.workloads.workload import Footprint, Output, Step, Workload, WorkloadOptions
 
 __all__ = ["Io500", "Io500Options"]
 

@@ -15,19 +15,19 @@ from pydantic import Field, model_validator
 
 from fsmatrix.backends.player.ops import MAX_OP_BYTES
 from fsmatrix.results.evidence.stored import Json, Stored
-from fsmatrix.results.formats.base import Note, Parsed, ParseError
+from fsmatrix.results.formats.parsed import Note, Parsed, ParseError
 from fsmatrix.results.record import Case, Geometry, Phase
 from fsmatrix.results.units import PositiveSize, format_size
-from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.engines.ior import RANDOM_OFFSETS, RANKS_CSV
 from fsmatrix.suite.engines.ior_mdtest import FEATURE, mdtest_of
 from fsmatrix.suite.engines.mdtest import RANKS_CSV as MDTEST_RANKS_CSV
-from fsmatrix.suite.workloads.base import Argv, Function, Output, Step, Stream, WorkloadOptions
 from fsmatrix.suite.workloads.ior import RANKS, Expected, combine
 from fsmatrix.suite.workloads.mdtest import RANKS as MDTEST_RANKS
 from fsmatrix.suite.workloads.mdtest import Mdtest, MdtestOptions
 from fsmatrix.suite.workloads.streams import metadata, pattern
 from fsmatrix.suite.workloads.streams.io500 import Data, Directories, Files, Survey, Wanted
+from fsmatrix.suite.workloads.workload import Argv, Function, Output, Step, Stream, WorkloadOptions
 
 OFFICIAL_STONEWALL = 300  # seconds; the rules know no other
 HARD_TRANSFER = 47008  # bytes of an operation of ior-hard

@@ -17,13 +17,13 @@ from pydantic import Field, field_validator, model_validator
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.allowed import NUMBER, SIGNED, SIZE, Form, Words, plain
 from fsmatrix.results import iterations
-from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.formats.ior import failure_of, parse, parse_ranks
-from fsmatrix.results.formats.ior.as_json import join, with_ranks
+from fsmatrix.results.formats.ior.ior_json import join, with_ranks
+from fsmatrix.results.formats.parsed import Note, Parsed, ParseError
 from fsmatrix.results.record import Case, Phase
 from fsmatrix.results.units import PositiveSize, format_size
-from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.base import (
+from fsmatrix.suite.engines.engine import Engine
+from fsmatrix.suite.workloads.workload import (
     AioriOptions,
     Argv,
     Footprint,

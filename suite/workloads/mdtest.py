@@ -15,15 +15,15 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from fsmatrix.backends.access import Access
-from fsmatrix.results.formats.base import Note, Parsed, ParseError
 from fsmatrix.results.formats.mdtest import joined, parse_with_ranks
 from fsmatrix.results.formats.mdtest.argv import Tree, parse_arguments
-from fsmatrix.results.formats.mdtest.text import NAMES
+from fsmatrix.results.formats.mdtest.mdtest_text import NAMES
+from fsmatrix.results.formats.parsed import Note, Parsed, ParseError
 from fsmatrix.results.record import Case, Phase
 from fsmatrix.results.units import Size, format_size
-from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.engines.mdtest import RANKS_CSV, UNTOLD
-from fsmatrix.suite.workloads.base import (
+from fsmatrix.suite.workloads.workload import (
     AioriOptions,
     Argv,
     Footprint,

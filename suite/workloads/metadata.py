@@ -15,14 +15,14 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from fsmatrix.backends.access import Access
-from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.formats.parsed import Parsed
 from fsmatrix.results.record import Case
 from fsmatrix.results.units import Size, format_size
-from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.base import Footprint, Output, Step, Stream, WorkloadOptions
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.workloads.openloop import OpenLoopOptions, OpenLoopWorkload, paced
 from fsmatrix.suite.workloads.streams import metadata as streams
 from fsmatrix.suite.workloads.streams.metadata import Task
+from fsmatrix.suite.workloads.workload import Footprint, Output, Step, Stream, WorkloadOptions
 
 GENERATOR = "fsmatrix.suite.workloads.streams.metadata:generate"
 PhaseName = Literal["mkdir", "create", "stat", "read", "rename", "remove", "rmdir"]

@@ -16,10 +16,10 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from fsmatrix.results.evidence.stored import inside, number
 from fsmatrix.results.evidence.workloads import BEGUN, DUE, OPEN_LOOP, PLAYED, SPAN, OpenLoop
-from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.formats.parsed import Parsed
 from fsmatrix.results.record import Case, Phase
-from fsmatrix.suite.workloads.base import Stream, Workload, WorkloadOptions
 from fsmatrix.suite.workloads.streams.chunks import LEAD_NS, Arrivals
+from fsmatrix.suite.workloads.workload import Stream, Workload, WorkloadOptions
 
 MOST_RATE = 1e9  # operations per second of all workers
 MOST_OF_THREAD = 1e7  # a thread of the C player begins no more, on a driver that does nothing

@@ -23,14 +23,14 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 from fsmatrix.backends.access import Access, DeviceAccess
 from fsmatrix.backends.player.ops import MAX_OP_BYTES, Io
 from fsmatrix.results.evidence.workloads import CAPACITY, Probe
-from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.formats.parsed import Parsed
 from fsmatrix.results.record import Case, Phase
 from fsmatrix.results.units import Duration, PositiveSize, format_size
-from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.base import Footprint, Output, Step, Stream, WorkloadOptions
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.workloads.capacity import BISECTED, STEPS, Limit, Search, normal, unknown
 from fsmatrix.suite.workloads.openloop import OpenLoopOptions, OpenLoopWorkload, paced
 from fsmatrix.suite.workloads.streams.pattern import Task, name_of, part_of, reads_of
+from fsmatrix.suite.workloads.workload import Footprint, Output, Step, Stream, WorkloadOptions
 
 # Options of the workload `pattern`: what is read or written, in which order and pieces.
 

@@ -36,21 +36,10 @@ from fsmatrix.results.evidence.replay import (
 from fsmatrix.results.evidence.stored import inside
 from fsmatrix.results.evidence.trace import TraceSummary
 from fsmatrix.results.files.safefile import ResultError
-from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.formats.parsed import Parsed
 from fsmatrix.results.record import Case, Phase
 from fsmatrix.results.units import Duration
-from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.base import (
-    ContentFile,
-    Footprint,
-    Function,
-    Output,
-    Step,
-    Stream,
-    Workload,
-    WorkloadOptions,
-    stored_digest,
-)
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.workloads.streams.replay.outcomes import ERRNOS, Counts, Skipped, kinds
 from fsmatrix.suite.workloads.streams.replay.survey import (
     ALIGNMENT,
@@ -63,10 +52,21 @@ from fsmatrix.suite.workloads.streams.replay.survey import (
     opened_trace,
 )
 from fsmatrix.suite.workloads.streams.replay.tree import KEPT, NAMES, exact_sum, prepared
+from fsmatrix.suite.workloads.workload import (
+    ContentFile,
+    Footprint,
+    Function,
+    Output,
+    Step,
+    Stream,
+    Workload,
+    WorkloadOptions,
+    stored_digest,
+)
 from fsmatrix.traces import page_cache
-from fsmatrix.traces.model import Header
 from fsmatrix.traces.page_cache import MOST_SCALE
 from fsmatrix.traces.statistics import survey
+from fsmatrix.traces.trace_model import Header
 from fsmatrix.traces.tracefile import opened
 
 # Traces as options: known by the SHA-256 of their bytes, never by their path.

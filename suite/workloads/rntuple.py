@@ -19,16 +19,24 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from fsmatrix.backends.access import Access, DaosAccess
-from fsmatrix.results.audits.base import STORED
+from fsmatrix.results.audits.audit import STORED
 from fsmatrix.results.evidence.stored import Json, read
 from fsmatrix.results.evidence.workloads import CUTS, LHCB, Analysed, Selection
-from fsmatrix.results.formats.base import Note, Parsed, ParseError
+from fsmatrix.results.formats.parsed import Note, Parsed, ParseError
 from fsmatrix.results.record import Case, Phase
 from fsmatrix.results.units import PositiveSize
-from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.engines.python import answer, words
 from fsmatrix.suite.session import programs
-from fsmatrix.suite.workloads.base import (
+from fsmatrix.suite.workloads.streams.lhcb.analysis import (
+    EVENT_BYTES,
+    EVENTS,
+    READ_BYTES,
+    TREE,
+    share,
+)
+from fsmatrix.suite.workloads.streams.lhcb.program import Request
+from fsmatrix.suite.workloads.workload import (
     Argv,
     ContentFile,
     Footprint,
@@ -38,14 +46,6 @@ from fsmatrix.suite.workloads.base import (
     WorkloadOptions,
     stored_digest,
 )
-from fsmatrix.suite.workloads.streams.lhcb.analysis import (
-    EVENT_BYTES,
-    EVENTS,
-    READ_BYTES,
-    TREE,
-    share,
-)
-from fsmatrix.suite.workloads.streams.lhcb.program import Request
 
 # Options of the workload `rntuple`, and the user's file that may stand for its generator.
 

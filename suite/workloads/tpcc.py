@@ -26,10 +26,10 @@ from fsmatrix.backends.allowed import Form, one_of
 from fsmatrix.backends.system.cgroups import MemoryUse, memory_refusal
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.stored import JsonObject, Stored, read
-from fsmatrix.results.formats.base import Note, Parsed, ParseError
+from fsmatrix.results.formats.parsed import Note, Parsed, ParseError
 from fsmatrix.results.record import Case, Floats, Latency, Monitor, Phase
 from fsmatrix.results.units import Duration, PositiveSize
-from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.oltp import account
 from fsmatrix.suite.oltp.account import (
     DATA,
@@ -43,7 +43,7 @@ from fsmatrix.suite.oltp.account import (
 )
 from fsmatrix.suite.oltp.answers import Answer, Checked, Loaded, Times, Worked
 from fsmatrix.suite.oltp.clients import CANCELLED, NEW_ORDER
-from fsmatrix.suite.workloads.base import (
+from fsmatrix.suite.workloads.workload import (
     Argv,
     Footprint,
     Output,
@@ -273,7 +273,7 @@ class TpccOptions(WorkloadOptions):
 
 TRANSACTIONS = "transactions"
 SHARE = 2 / 3  # of the measured time, its middle: where devices and CPUs are looked at
-OBSERVED = "observed"  # the fact that campaign files take as columns (results/files/rows.py)
+OBSERVED = "observed"  # the fact that campaign files take as columns (results/files/run_rows.py)
 # settings of SQLite and of PostgreSQL by which a commit returns before its log is on the device
 RETURNS_BEFORE = {"synchronous": "normal", "synchronous_commit": "off"}
 MIB = 1 << 20

@@ -11,8 +11,8 @@ import numpy as np
 import xarray as xr
 
 from fsmatrix.analysis.lessons.backend import TOGETHER
-from fsmatrix.analysis.lessons.result import Lessons
-from fsmatrix.analysis.lessons.words import Bound, Lesson
+from fsmatrix.analysis.lessons.lessons_result import Lessons
+from fsmatrix.analysis.lessons.lessons_words import Bound, Lesson
 from tests.analysis import study_data as studies
 from tests.analysis.study_data import KIB, MIB, Levels
 

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 
 from fsmatrix.analysis.stats.estimates.medians import of_independent
-from fsmatrix.analysis.studies.claims import study
-from fsmatrix.analysis.studies.claims.cells import Data, data_of
+from fsmatrix.analysis.studies.claims import claims_file
+from fsmatrix.analysis.studies.claims.claim_cells import Data, data_of
 from fsmatrix.analysis.studies.claims.claims import judge
 from fsmatrix.analysis.studies.claims.judge import JudgedClaim
 from tests.analysis import study_data
@@ -23,7 +23,7 @@ def verdicts(campaigns: int) -> tuple[list[bool], list[int]]:
     ds = ds.where(ds["chunk"] != study_data.MIB, drop=True).assign_attrs(ds.attrs)
     for name in ("target", "workload", "phase", "status", "engine", "attachment"):
         ds[name] = ds[name].astype(str)
-    file = study.load("ssd-cluster")
+    file = claims_file.load("ssd-cluster")
     data = data_of(ds, file)
     random = np.random.default_rng(7)
     found = [judge(null_of(data, random), file).judged for _ in range(campaigns)]

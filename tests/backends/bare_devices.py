@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.local.devices.bare_device import Device, DeviceOptions
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import base
+from fsmatrix.backends import contract
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph import ceph_state, mounts
 from fsmatrix.backends.ceph.bindings.librados import Login
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.local import own_mounts
 from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
 
@@ -24,7 +24,7 @@ def backend(name: str, bed: CephTestbed, **options: Any) -> Any:
     """A backend on the bed, as a new conductor has it; a skip if this machine cannot have it."""
     login = Login(bed.conf, bed.user, bed.keyring)
     ceph_state.forget(login)  # other tests stop and restart OSDs: what they counted is another's
-    kind = base.load(name)
+    kind = contract.load(name)
     usable = kind.check()
     if not usable.ok:
         assert usable.reason
@@ -57,7 +57,7 @@ def names_in(bed: CephTestbed, folder: Path) -> list[str]:
 
 
 def fuse_of(access: Access) -> list[int]:
-    return own_mounts.client_processes(base.load("cephfs-fuse").argv(access.details))  # type: ignore[attr-defined]
+    return own_mounts.client_processes(contract.load("cephfs-fuse").argv(access.details))  # type: ignore[attr-defined]
 
 
 @contextmanager

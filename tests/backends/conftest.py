@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph import trees
 from fsmatrix.backends.ceph.bindings import librados
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.daos import containers, daos_state
 from fsmatrix.backends.daos.tools import Client
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import own_mounts
-from fsmatrix.backends.player.base import Player, PlayerOptions
+from fsmatrix.backends.player.lanes import Player, PlayerOptions
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.system import mounts

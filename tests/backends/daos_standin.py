@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import base
+from fsmatrix.backends import contract
 from fsmatrix.backends.daos import tools as daos_tool
 from fsmatrix.backends.daos.containers import Place
 from fsmatrix.backends.daos.native import DaosDfs
@@ -76,7 +76,7 @@ class Standin:
 
 
 def daos(**options: Any) -> DaosDfs:
-    kind = base.load("daos-dfs")
+    kind = contract.load("daos-dfs")
     pool = {} if "levels" in options else {"pool": "bench"}
     backend = kind(kind.Options(**pool | options))
     assert isinstance(backend, DaosDfs)

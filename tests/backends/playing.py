@@ -9,7 +9,14 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fsmatrix.backends.player.base import KINDS, SORTS, Player, PlayerOptions, PlayerResult, sort_of
+from fsmatrix.backends.player.lanes import (
+    KINDS,
+    SORTS,
+    Player,
+    PlayerOptions,
+    PlayerResult,
+    sort_of,
+)
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import Implementation, open_player
 from fsmatrix.results.histogram import coarse

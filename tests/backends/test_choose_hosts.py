@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsmatrix.backends.base import choose_hosts
+from fsmatrix.backends.contract import choose_hosts
 
 
 @given(number=st.integers(1, 12), more=st.integers(0, 5), block_seed=st.text(max_size=8))

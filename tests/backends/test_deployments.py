@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.base import BACKENDS, Backend, ProvisionContext
 from fsmatrix.backends.ceph import deployment as ceph
 from fsmatrix.backends.ceph.facts import of_osds
+from fsmatrix.backends.contract import BACKENDS, Backend, ProvisionContext
 from fsmatrix.backends.daos import daos_state as daos
 from fsmatrix.backends.local import provenance as local
 from fsmatrix.results.evidence import target as d

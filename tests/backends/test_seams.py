@@ -11,8 +11,8 @@ import pytest
 
 from fsmatrix.backends import clusters
 from fsmatrix.backends.access import DfsAccess, PathAccess, expect
-from fsmatrix.backends.base import BUILTIN, Backend, NodeSide, load
 from fsmatrix.backends.ceph.bindings.capi import CephError, harmless
+from fsmatrix.backends.contract import BUILTIN, Backend, NodeSide, load
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, new_folder
 from fsmatrix.backends.journal.tree import marker_of, tag_in

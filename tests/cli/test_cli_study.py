@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.analysis.data.load import open_campaign
-from fsmatrix.analysis.studies.io500.study import io500
+from fsmatrix.analysis.studies.io500.io500_study import io500
 from fsmatrix.results.formats.io500_text import GIB
 from fsmatrix.results.record import Geometry
 from fsmatrix.suite.importing.recognise import collection

@@ -20,9 +20,9 @@ from fsmatrix.backends.player.ops import Kind
 from fsmatrix.cli import trace as capture
 from fsmatrix.results.evidence import stored
 from fsmatrix.results.evidence.trace import TraceStatistics
-from fsmatrix.traces.model import Header
 from fsmatrix.traces.statistics import survey
 from fsmatrix.traces.touched_pages import Pages
+from fsmatrix.traces.trace_model import Header
 from fsmatrix.traces.tracefile import copy, opened, writing
 from tests.analysis.commands import call
 from tests.traces.listed import Listed, listed

@@ -10,7 +10,7 @@ import pytest
 
 from fsmatrix.cli.common import MOST_REASONS, say_failures
 from fsmatrix.cli.progress import Mode, Terminal, listener
-from fsmatrix.results.audits.base import Tally
+from fsmatrix.results.audits.audit import Tally
 from fsmatrix.results.record import Finding
 from fsmatrix.suite.run.events import Event, Facts
 from fsmatrix.suite.run.forecast import Forecast

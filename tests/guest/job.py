@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from fsmatrix.backends import base
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends import contract
 from fsmatrix.backends.ceph import trees
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.provenance import path_of
-from fsmatrix.backends.player.base import ENGINE_C, PlayerOptions
+from fsmatrix.backends.player.lanes import ENGINE_C, PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import engine_name, open_player
 from fsmatrix.backends.system import devices, mounts
@@ -70,7 +70,7 @@ def campaign(folder: Path, name: str, device: str) -> None:
 def life(name: str, options: dict[str, Any]) -> None:
     """Provision, mount, write, unmount, mount again, verify, take down."""
     Path("/dev/shm").mkdir(exist_ok=True)  # locks of nilfs_cleanerd: a tmpfs is under all /dev here
-    kind = base.load(name.partition("+")[0])
+    kind = contract.load(name.partition("+")[0])
     usable = kind.check()
     place = SCRATCH / name
     context = ProvisionContext("target", place / "state", Journal(place / "journal.jsonl"), "tag")

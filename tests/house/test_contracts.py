@@ -19,22 +19,22 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.base import BACKENDS, Backend, SpeedEstimate
+from fsmatrix.backends.contract import BACKENDS, Backend, SpeedEstimate
 from fsmatrix.backends.journal.proof import KINDS, Kind, NotProvenOurs
-from fsmatrix.backends.testbed.base import TESTBEDS, StorageTestbed
+from fsmatrix.backends.testbed.bed import TESTBEDS, StorageTestbed
 from fsmatrix.results.audits import AUDITS, run_audits
-from fsmatrix.results.audits.base import Audit
+from fsmatrix.results.audits.audit import Audit
 from fsmatrix.results.files.runfile import read_run, write_run
 from fsmatrix.results.files.safefile import ResultError
-from fsmatrix.results.formats.base import FORMATS, ParseError, matching
+from fsmatrix.results.formats.parsed import FORMATS, ParseError, matching
 from fsmatrix.results.process import NO_JOB
 from fsmatrix.results.record import SEVERITIES, Case, Geometry, RunRecord
 from fsmatrix.slurm.scheduler import SCHEDULERS, BatchJob, Scheduler
-from fsmatrix.suite.engines.base import Engine, EngineError, EngineKind
-from fsmatrix.suite.launchers.base import Launcher
+from fsmatrix.suite.engines.engine import Engine, EngineError, EngineKind
+from fsmatrix.suite.launchers.launcher import Launcher
 from fsmatrix.suite.registry import ENGINES, LAUNCHERS, WORKLOADS
-from fsmatrix.suite.workloads.base import Workload
-from fsmatrix.traces.importing.base import IMPORTERS, Importer, import_traces
+from fsmatrix.suite.workloads.workload import Workload
+from fsmatrix.traces.importing.importer import IMPORTERS, Importer, import_traces
 from tests.results import audit_records, hostile
 from tests.waiting import PATIENCE
 

@@ -61,7 +61,7 @@ def places(registry: Registry[Any]) -> list[str]:
 def test_every_registry_has_a_row_and_an_example() -> None:
     package = tomllib.loads(acme.blocks()["pyproject.toml"])["project"]
     groups = set(registries())
-    assert len(groups) == 11
+    assert len(groups) == 12
     assert {row[2] for row in ROW.findall(TEXT)} == groups == set(package["entry-points"])
     examples = {
         place.partition(":")[0]

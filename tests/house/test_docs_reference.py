@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.base import BACKENDS
+from fsmatrix.backends.contract import BACKENDS
 from fsmatrix.suite.campaign.campaign import Campaign
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.site import Site, SiteFile, load_site, load_user

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import fsmatrix.suite as suite
-from fsmatrix.backends import base
+from fsmatrix.backends import contract
 from fsmatrix.results.evidence import evidence
 from fsmatrix.results.evidence.stored import OWN, Stored
 
-ANSWERS = {evidence.KernelCache: base.Evidence, evidence.Settling: base.Settled}
+ANSWERS = {evidence.KernelCache: contract.Evidence, evidence.Settling: contract.Settled}
 PARTS = [
     kind
     for kind in vars(evidence).values()

@@ -36,7 +36,7 @@ RANK_MODULES = (
     "backends/player/python_player.py",
     "backends/player/python_posix.py",
     "backends/player/content.py",
-    "traces/model.py",
+    "traces/trace_model.py",
     "traces/page_cache.py",
 )
 CONDUCTOR_SIDE = {"client.py", "orphaned_sessions.py"}  # of suite/session: ranks do not import them

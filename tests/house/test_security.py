@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fsmatrix.backends import base
+from fsmatrix.backends import contract
 from fsmatrix.backends.local.local import LocalOptions
 from fsmatrix.suite.workloads.dbench import WORDS as DBENCH
 from fsmatrix.suite.workloads.ior import WORDS as IOR
@@ -34,7 +34,7 @@ def test_the_lists_are_those_of_the_code() -> None:
         "nilfs2": "nilfs2",
     }
     for name, begins in rows.items():
-        kind = base.load(name).Options
+        kind = contract.load(name).Options
         assert issubclass(kind, LocalOptions)
         allowed = row(f"`mkfs_options` of {begins} |").split(" | ")[2].partition("; not")[0]
         short = {option for option in kind.mkfs_words.options if not option.startswith("--")}

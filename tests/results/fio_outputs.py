@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.formats.fio import parse
+from fsmatrix.results.formats.parsed import Parsed
 
 DATA = Path(__file__).parents[1] / "data" / "fio"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fsmatrix.results.formats import mdtest
-from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.formats.parsed import Parsed
 from fsmatrix.results.record import Phase, window
 
 DATA = Path(__file__).parents[1] / "data" / "mdtest"

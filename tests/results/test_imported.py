@@ -18,7 +18,7 @@ from fsmatrix.results.files.campaignfile import CampaignWriter
 from fsmatrix.results.files.runfile import read_run, write_run
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.schema import DamagedFileError, ForeignFileError, NewerSchemaError
-from fsmatrix.results.formats.base import (
+from fsmatrix.results.formats.parsed import (
     Format,
     KnownFormat,
     Note,

@@ -14,7 +14,7 @@ from fsmatrix.results import iterations
 from fsmatrix.results.files.runfile import read_run, write_run
 from fsmatrix.results.files.schema import InvalidRecordError
 from fsmatrix.results.files.store import Store
-from fsmatrix.results.formats.base import totals
+from fsmatrix.results.formats.parsed import totals
 from fsmatrix.results.record import Phase
 from fsmatrix.results.sharing.bundle import Options, bundle
 from tests.archives import unpack

@@ -16,7 +16,7 @@ from typing import Any
 
 from fsmatrix.results.record import Geometry
 from fsmatrix.slurm.slurm import Slurm
-from fsmatrix.suite.launchers.base import Launcher, LauncherError, Probe, find_library
+from fsmatrix.suite.launchers.launcher import Launcher, LauncherError, Probe, find_library
 from fsmatrix.suite.registry import LAUNCHERS
 from fsmatrix.suite.session.client import Session, SessionError
 from fsmatrix.suite.session.programs import StopFlag, run

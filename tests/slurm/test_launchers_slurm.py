@@ -20,7 +20,7 @@ from fsmatrix.results.record import Geometry
 from fsmatrix.slurm.slurm import allocation, counts
 from fsmatrix.slurm.testbed import SlurmTestbed, SlurmTestbedOptions, down, missing, up
 from fsmatrix.suite.launchers import mpirun
-from fsmatrix.suite.launchers.base import Allocation, LauncherError, Probe, find_library
+from fsmatrix.suite.launchers.launcher import Allocation, LauncherError, Probe, find_library
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.launchers.srun import OUTSIDE, Srun, plugins
 from tests import asking

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import tools
 from fsmatrix.backends.testbed import daemons
-from fsmatrix.backends.testbed.base import LEFT
+from fsmatrix.backends.testbed.bed import LEFT
 from fsmatrix.cli import testbed as cli
 from fsmatrix.slurm import testbed as bed_module
 from fsmatrix.slurm import testbed as testbed_make

@@ -6,7 +6,7 @@ from typing import Any
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.results.record import Case, Geometry
-from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.workloads.io500 import Io500, Io500Options
 
 ACCESS = PathAccess("directory", "t")

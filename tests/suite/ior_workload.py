@@ -7,10 +7,10 @@ from typing import Any
 
 from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.results.record import Case, Geometry
-from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.engines.ior import read
-from fsmatrix.suite.workloads.base import Argv, Step
 from fsmatrix.suite.workloads.ior import Ior, IorOptions
+from fsmatrix.suite.workloads.workload import Argv, Step
 
 DATA = Path(__file__).parents[1] / "data" / "ior"
 MIB = 1 << 20

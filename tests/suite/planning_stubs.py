@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import model_validator
 
 from fsmatrix.backends.access import Access, DeviceAccess, PathAccess
-from fsmatrix.backends.base import (
+from fsmatrix.backends.contract import (
     NO_LEVEL,
     Availability,
     Backend,
@@ -24,7 +24,7 @@ from fsmatrix.results.registry import UnknownName
 from fsmatrix.results.units import PositiveSize
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.registry import Registries
-from fsmatrix.suite.workloads.base import Footprint, Workload, WorkloadOptions
+from fsmatrix.suite.workloads.workload import Footprint, Workload, WorkloadOptions
 
 MIB = 1 << 20
 

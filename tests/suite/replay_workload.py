@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.lanes import PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Kind, Place
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.results.histogram import sparse
 from fsmatrix.results.record import Case, Geometry
-from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.base import Function, Step, Stream
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.workloads.replay import Replay, ReplayOptions
-from fsmatrix.traces.model import ABSENT, Header, Operation, Thread
+from fsmatrix.suite.workloads.workload import Function, Step, Stream
+from fsmatrix.traces.trace_model import ABSENT, Header, Operation, Thread
 from fsmatrix.traces.tracefile import TraceWriter, writing
 
 ACCESS = PathAccess("directory", "t")

@@ -15,7 +15,7 @@ from fsmatrix.backends.errors import ToolError
 from fsmatrix.backends.system import tools
 from fsmatrix.slurm import slurm
 from fsmatrix.slurm.scheduler import SchedulerError
-from fsmatrix.suite.engines.base import EngineError
+from fsmatrix.suite.engines.engine import EngineError
 from fsmatrix.suite.engines.fio import KIND as FIO
 from fsmatrix.suite.launchers.mpiexec import Mpiexec
 from fsmatrix.suite.launchers.mpirun import Mpirun
@@ -107,8 +107,8 @@ BY_PATH = {  # modules that start programs, by a path that `tools.find` or this 
         "backends/system/tools.py",
         "backends/testbed/daemons.py",
     ),
-    *("slurm/slurm.py", "suite/engines/base.py", "suite/launchers/mpirun.py"),
-    *("suite/launchers/base.py", "suite/oltp/rows.py", "suite/session/client.py"),
+    *("slurm/slurm.py", "suite/engines/engine.py", "suite/launchers/mpirun.py"),
+    *("suite/launchers/launcher.py", "suite/oltp/tpcc_rows.py", "suite/session/client.py"),
     *("suite/session/players.py", "suite/session/programs.py"),
     "traces/capture/strace.py",
 }

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fsmatrix.results.formats.base import (
+from fsmatrix.results.formats.parsed import (
     DirectoryFormat,
     Format,
     KnownFormat,

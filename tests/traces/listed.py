@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.traces.model import COLUMNS, NOT_CAPTURED, UNKNOWN, Columns, Files, Header
+from fsmatrix.traces.trace_model import COLUMNS, NOT_CAPTURED, UNKNOWN, Columns, Files, Header
 
 
 @dataclass(frozen=True)

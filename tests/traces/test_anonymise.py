@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.cli import main as cli
-from fsmatrix.traces.model import Header, Operation, Thread, TraceError
+from fsmatrix.traces.trace_model import Header, Operation, Thread, TraceError
 from fsmatrix.traces.tracefile import Pseudonyms, anonymise, opened, writing
 
 NAMES = (

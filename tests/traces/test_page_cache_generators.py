@@ -15,7 +15,6 @@ import pytest
 
 import fsmatrix.results
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.traces.model import COLUMNS, NOT_CAPTURED, Operations, problem
 from fsmatrix.traces.page_cache import (
     MOST_SCALE,
     NAMES,
@@ -26,6 +25,7 @@ from fsmatrix.traces.page_cache import (
     generate,
     item_pages,
 )
+from fsmatrix.traces.trace_model import COLUMNS, NOT_CAPTURED, Operations, problem
 from tests import peak
 from tests.waiting import PATIENCE
 

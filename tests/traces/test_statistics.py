@@ -16,10 +16,10 @@ from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results.evidence import stored
 from fsmatrix.results.evidence.trace import Frequent, Order, TraceStatistics
 from fsmatrix.traces import statistics, touched_pages
-from fsmatrix.traces.model import COLUMNS, UNKNOWN, Header
 from fsmatrix.traces.page_cache import NAMES, generate
 from fsmatrix.traces.statistics import DIRECTORY, NONE, OTHER, classes, extension, survey
 from fsmatrix.traces.touched_pages import Spectrum
+from fsmatrix.traces.trace_model import COLUMNS, UNKNOWN, Header
 from fsmatrix.traces.tracefile import copy, opened
 from tests import peak
 from tests.traces.listed import Listed, listed

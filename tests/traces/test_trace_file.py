@@ -17,7 +17,15 @@ import pytest
 
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results.files.safefile import ResultError
-from fsmatrix.traces.model import BLOCK, COLUMNS, UNKNOWN, Header, Operation, Thread, TraceError
+from fsmatrix.traces.trace_model import (
+    BLOCK,
+    COLUMNS,
+    UNKNOWN,
+    Header,
+    Operation,
+    Thread,
+    TraceError,
+)
 from fsmatrix.traces.tracefile import Handles, TraceWriter, opened, writing
 from tests import peak
 from tests.waiting import PATIENCE
@@ -255,9 +263,9 @@ def test_memory_does_not_grow_with_operations(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 import numpy as np
-from fsmatrix.traces.model import COLUMNS, Header
+from fsmatrix.traces.trace_model import COLUMNS, Header
 from fsmatrix.traces.tracefile import opened
-from fsmatrix.traces.model import BLOCK
+from fsmatrix.traces.trace_model import BLOCK
 from fsmatrix.traces.tracefile import writing
 path = Path(sys.argv[1])
 with writing(path) as trace:
@@ -291,7 +299,7 @@ def test_a_full_device_is_an_error_of_the_system(tmp_path: Path) -> None:
 import resource, signal, sys
 from pathlib import Path
 import numpy as np
-from fsmatrix.traces.model import COLUMNS, Header
+from fsmatrix.traces.trace_model import COLUMNS, Header
 from fsmatrix.traces.tracefile import writing
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))

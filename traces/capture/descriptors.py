@@ -26,7 +26,7 @@ from fsmatrix.traces.capture.text import (
 )
 from fsmatrix.traces.capture.text import name as path_of
 from fsmatrix.traces.capture.text import offset as offset_of
-from fsmatrix.traces.model import MOST_OFFSET, NOT_CAPTURED, Operation, name_problem, normal
+from fsmatrix.traces.trace_model import MOST_OFFSET, NOT_CAPTURED, Operation, name_problem, normal
 
 # Calls that touch files and that no operation of a trace stands for: they are counted by name.
 

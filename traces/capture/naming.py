@@ -21,7 +21,7 @@ from fsmatrix.traces.capture.text import (
     split,
     stated,
 )
-from fsmatrix.traces.model import NOT_CAPTURED, Operation, normal
+from fsmatrix.traces.trace_model import NOT_CAPTURED, Operation, normal
 
 # Calls that open files.
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fsmatrix.traces.model import ABSENT, Roots
+from fsmatrix.traces.trace_model import ABSENT, Roots
 from fsmatrix.traces.tracefile import Handles, TraceWriter
 
 DIRECTORY = -2  # in `sizes`

@@ -35,7 +35,7 @@ from fsmatrix.traces.capture.text import (
     Text,
     What,
 )
-from fsmatrix.traces.model import NO_TIMES, Header, Roots, TraceError
+from fsmatrix.traces.trace_model import NO_TIMES, Header, Roots, TraceError
 from fsmatrix.traces.tracefile import TraceWriter, writing
 
 SOURCE = "strace"

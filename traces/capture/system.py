@@ -11,7 +11,7 @@ import numpy as np
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.traces.capture.processes import Descriptors, Files, Folder, OpenFile, Table, Task
 from fsmatrix.traces.capture.text import AT_FDCWD, MASK, Call, Malformed, stated
-from fsmatrix.traces.model import (
+from fsmatrix.traces.trace_model import (
     BLOCK,
     COLUMNS,
     MOST_BYTES,

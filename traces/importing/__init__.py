@@ -1,4 +1,4 @@
 """Traces that other tools have taken: fio's iologs, dbench's loadfiles, Darshan, blktrace.
 
-From outside: `base` (files in, a trace out; names of formats).
+From outside: `importer` (files in, a trace out; names of formats).
 """

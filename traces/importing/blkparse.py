@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fsmatrix.backends.player.ops import Kind
-from fsmatrix.traces.importing.base import (
+from fsmatrix.traces.importing.importer import (
     Files,
     Handle,
     Importer,
@@ -28,7 +28,7 @@ from fsmatrix.traces.importing.base import (
     shown_word,
     single,
 )
-from fsmatrix.traces.model import (
+from fsmatrix.traces.trace_model import (
     MOST_OFFSET,
     NOT_CAPTURED,
     UNKNOWN,

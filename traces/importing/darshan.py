@@ -22,7 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.backends.player.ops import Kind
-from fsmatrix.traces.importing.base import (
+from fsmatrix.traces.importing.dbench import Names
+from fsmatrix.traces.importing.dxt import MODULES, SEGMENT
+from fsmatrix.traces.importing.importer import (
     Files,
     Handle,
     Importer,
@@ -32,9 +34,7 @@ from fsmatrix.traces.importing.base import (
     head,
     single,
 )
-from fsmatrix.traces.importing.dbench import Names
-from fsmatrix.traces.importing.dxt import MODULES, SEGMENT
-from fsmatrix.traces.model import MOST_OFFSET, Header, Operation, Thread, TraceError
+from fsmatrix.traces.trace_model import MOST_OFFSET, Header, Operation, Thread, TraceError
 from fsmatrix.traces.tracefile import TraceWriter
 
 READER = "fsmatrix.traces.importing.dxt"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.traces.importing.base import (
+from fsmatrix.traces.importing.importer import (
     COARSE,
     Files,
     Handle,
@@ -29,7 +29,7 @@ from fsmatrix.traces.importing.base import (
     number,
     shown_word,
 )
-from fsmatrix.traces.model import (
+from fsmatrix.traces.trace_model import (
     MOST_OFFSET,
     NO_TIMES,
     Header,

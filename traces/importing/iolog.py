@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.results.evidence.stored import JsonObject
-from fsmatrix.traces.importing.base import (
+from fsmatrix.traces.importing.dbench import Names
+from fsmatrix.traces.importing.importer import (
     COARSE,
     MILLISECOND,
     Files,
@@ -30,8 +31,7 @@ from fsmatrix.traces.importing.base import (
     number,
     shown_word,
 )
-from fsmatrix.traces.importing.dbench import Names
-from fsmatrix.traces.model import NO_TIMES, Header, Operation, Thread
+from fsmatrix.traces.trace_model import NO_TIMES, Header, Operation, Thread
 from fsmatrix.traces.tracefile import TraceWriter
 
 HEADS: Mapping[bytes, int] = {b"fio version 2 iolog": 2, b"fio version 3 iolog": 3}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fsmatrix.traces.capture import strace
 from fsmatrix.traces.capture.text import START
-from fsmatrix.traces.importing.base import Importer
-from fsmatrix.traces.model import Header
+from fsmatrix.traces.importing.importer import Importer
+from fsmatrix.traces.trace_model import Header
 from fsmatrix.traces.tracefile import TraceWriter
 
 # After who and when: CALL(..., or a line about a signal, an exit, or the rest of a call.  Without

@@ -13,8 +13,8 @@ at a few per cent of what it can do as soon as one request is there at any momen
 shows that it is at it.  Below a limit in bytes per second an always busy device may be at that of
 its operations.
 
-What a run used is in the campaign file (USAGE_COLUMNS of results/files/rows.py); of an older one
-run files are read, if told where, else only the finding `cpu-saturated` tells of a full CPU.
+What a run used is in the campaign file (USAGE_COLUMNS of results/files/run_rows.py); of an older
+one run files are read, if told where, else only the finding `cpu-saturated` tells of a full CPU.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ import xarray as xr
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.factors import Key
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.study import Study, ratio_of, study
-from fsmatrix.analysis.questions.bottleneck import chart
-from fsmatrix.analysis.questions.bottleneck.result import (
+from fsmatrix.analysis.data.metric_cells import Study, ratio_of, study
+from fsmatrix.analysis.questions.bottleneck import bottleneck_chart
+from fsmatrix.analysis.questions.bottleneck.bottleneck_result import (
     AXES,
     BUSY,
     FULL,
@@ -49,7 +49,7 @@ from fsmatrix.analysis.questions.bottleneck.result import (
 from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.analysis.units import Level, Unit
 from fsmatrix.results.files import runfile
-from fsmatrix.results.files.rows import USAGE_COLUMNS, Usage, usage_of
+from fsmatrix.results.files.run_rows import USAGE_COLUMNS, Usage, usage_of
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import RunRecord
@@ -186,7 +186,7 @@ def bottleneck(
                 verdicts.append(_verdict(axis, key, cells, threshold, last))
     sentences = tuple(left_out_sentences(left_out))
     return Bottleneck(
-        of, of.fitting(unit), threshold, tuple(verdicts), shares, sentences, chart=chart
+        of, of.fitting(unit), threshold, tuple(verdicts), shares, sentences, chart=bottleneck_chart
     )
 
 

@@ -20,7 +20,7 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.data.cells import Values
 from fsmatrix.analysis.data.factors import Key, level_text
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.study import Study, study
+from fsmatrix.analysis.data.metric_cells import Study, study
 from fsmatrix.analysis.questions.bottleneck import bottleneck
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_runs

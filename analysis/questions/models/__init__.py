@@ -1,4 +1,4 @@
 """Models of a metric over chunk size: fitted, validated, and used to predict.
 
-From outside: `models`, `result`.
+From outside: `models`, `models_result`.
 """

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import xarray as xr
 
-from fsmatrix.analysis.questions.models import chart
-from fsmatrix.analysis.questions.models.model import fits
-from fsmatrix.analysis.questions.models.result import Models
+from fsmatrix.analysis.questions.models import models_chart
+from fsmatrix.analysis.questions.models.metric_model import fits
+from fsmatrix.analysis.questions.models.models_result import Models
 from fsmatrix.analysis.units import Level, Unit
 
 MIB = 1 << 20
@@ -33,4 +33,4 @@ def models(
     forms.FORMS by name; without it cross-validation chooses.  ValueError where nothing can be
     done at all; groups that cannot have a model are in `fits.refused` with the reason.
     """
-    return Models(fits(ds, metric, hold_out, form, where, unit), chart=chart)
+    return Models(fits(ds, metric, hold_out, form, where, unit), chart=models_chart)

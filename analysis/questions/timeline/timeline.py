@@ -17,9 +17,14 @@ from fsmatrix.analysis import units
 from fsmatrix.analysis.data.cells import Values, values_of
 from fsmatrix.analysis.data.load import open_loops, rows
 from fsmatrix.analysis.data.matrices import metric_in
-from fsmatrix.analysis.data.study import metric_for, study
-from fsmatrix.analysis.questions.timeline import chart
-from fsmatrix.analysis.questions.timeline.result import Event, PhaseTimeline, RunTimeline, Timelines
+from fsmatrix.analysis.data.metric_cells import metric_for, study
+from fsmatrix.analysis.questions.timeline import timeline_chart
+from fsmatrix.analysis.questions.timeline.timeline_result import (
+    Event,
+    PhaseTimeline,
+    RunTimeline,
+    Timelines,
+)
 from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.units import Level, Metric
 from fsmatrix.results.files.runfile import NONSENSE, read_checked
@@ -43,7 +48,7 @@ MOST_CELLS = 6  # that are shown at once
 
 def of_run(record: RunRecord) -> Timelines:
     """One run, all phases.  ValueError if nothing is known over time of any."""
-    return Timelines(chart=chart, runs=(_of_run(record),))
+    return Timelines(chart=timeline_chart, runs=(_of_run(record),))
 
 
 def timeline(
@@ -68,7 +73,7 @@ def timeline(
         found += [shown] if shown is not None else []
     if not found:
         raise ValueError(" ".join(left_out) or f"no run file in {store} of a run that counts")
-    return Timelines(chart=chart, runs=tuple(found), left_out=tuple(left_out))
+    return Timelines(chart=timeline_chart, runs=tuple(found), left_out=tuple(left_out))
 
 
 def doubtful(ds: xr.Dataset, store: Path | str) -> tuple[tuple[Timelines, ...], int]:
@@ -79,7 +84,7 @@ def doubtful(ds: xr.Dataset, store: Path | str) -> tuple[tuple[Timelines, ...], 
     files = Store.open(store)
     cells = [pair for pair in _cells(ds)[0] if UNEVEN.intersection(pair[0].cell.findings)]
     found = [nearest(ds, files, *pair, []) for pair in cells[:MOST_DRAWN]]
-    shown = tuple(Timelines(chart=chart, runs=(run,)) for run in found if run is not None)
+    shown = tuple(Timelines(chart=timeline_chart, runs=(run,)) for run in found if run is not None)
     return shown, max(len(cells) - MOST_DRAWN, 0)
 
 

@@ -1,4 +1,4 @@
 """Findings of a study as statements that a campaign confirms, refutes or cannot test.
 
-From outside: `claims`, `study`, `result`.
+From outside: `claims`, `claims_file`, `claims_result`.
 """

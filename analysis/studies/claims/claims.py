@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 import xarray as xr
 
 from fsmatrix.analysis.stats.testing.tests import ALPHA
-from fsmatrix.analysis.studies.claims import figure
-from fsmatrix.analysis.studies.claims.cells import data_of, scope_of
+from fsmatrix.analysis.studies.claims import claims_figure
+from fsmatrix.analysis.studies.claims.claim_cells import data_of, scope_of
+from fsmatrix.analysis.studies.claims.claims_file import Claim, StudyFile
+from fsmatrix.analysis.studies.claims.claims_result import Claims
 from fsmatrix.analysis.studies.claims.judge import (
     JudgedClaim,
     PValues,
@@ -31,11 +33,9 @@ from fsmatrix.analysis.studies.claims.judge import (
     place,
     untestable,
 )
-from fsmatrix.analysis.studies.claims.result import Claims
-from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
 
 if TYPE_CHECKING:
-    from fsmatrix.analysis.studies.claims.cells import Data, Scope
+    from fsmatrix.analysis.studies.claims.claim_cells import Data, Scope
 
 
 def claims(ds: xr.Dataset, study: StudyFile, alpha: float = ALPHA) -> Claims:
@@ -67,7 +67,7 @@ def judge(data: Data, study: StudyFile, alpha: float = ALPHA) -> Claims:
         _judged(*triple, p, alpha, tested) for triple, p in zip(triples, parts, strict=True)
     )
     remarks = next(iter(data.studies.values())).remarks if data.studies else []
-    return Claims(study, judged, alpha, tested, tuple(remarks), chart=figure)
+    return Claims(study, judged, alpha, tested, tuple(remarks), chart=claims_figure)
 
 
 def _judged(

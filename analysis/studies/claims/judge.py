@@ -3,8 +3,8 @@
 "k of m cells" is a partial conjunction (Benjamini and Heller, Biometrics 64, 2008): the p that
 fewer than k of m statements are true is (m - k + 1) times the k-th smallest p.  k = m is the
 intersection-union test, k = 1 Bonferroni's.  Every cell inside needs k = m; that it fails needs
-one cell outside, k = 1, or the mean of all cells outside (cells.py).  Nothing is assumed about
-how the cells depend on each other.
+one cell outside, k = 1, or the mean of all cells outside (claim_cells.py).  Nothing is assumed
+about how the cells depend on each other.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from fsmatrix.analysis.stats.certainty import Certainty
 from fsmatrix.analysis.stats.estimates.medians import SMALLEST, Floats
 from fsmatrix.analysis.stats.repetitions import Repetitions
 from fsmatrix.analysis.stats.testing.tests import correct
-from fsmatrix.analysis.studies.claims import cells
-from fsmatrix.analysis.studies.claims.cells import ClaimCell, Scope
-from fsmatrix.analysis.studies.claims.study import Claim, Quantifier
+from fsmatrix.analysis.studies.claims import claim_cells
+from fsmatrix.analysis.studies.claims.claim_cells import ClaimCell, Scope
+from fsmatrix.analysis.studies.claims.claims_file import Claim, Quantifier
 
 Kind = Literal["holds", "does not hold", "cannot be told", "cannot be tested"]
 Where = Literal["inside", "outside", "open"]
@@ -194,7 +194,7 @@ def p_means(
         for claim, ok in zip(claims, tested, strict=True)
     ]
     sides = {"higher": (1.0, math.inf), "lower": (0.0, 1.0)}
-    return cells.refuted(
+    return claim_cells.refuted(
         [scope.cells if ask else () for scope, ask in zip(scopes, whole, strict=True)],
         alpha,
         [sides.get(claim.direction) if direction else None for claim in claims],

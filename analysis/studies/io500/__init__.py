@@ -1,4 +1,4 @@
 """What a collection of IO500 submissions says: scores checked, families, phases, one's own run.
 
-From outside: `study`, `chart`, `result`.
+From outside: `io500_study`, `io500_chart`, `io500_result`.
 """

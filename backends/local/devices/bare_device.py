@@ -17,7 +17,8 @@ from typing import Any, ClassVar, cast
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fsmatrix.backends.access import Access, DeviceAccess, expect
-from fsmatrix.backends.base import (
+from fsmatrix.backends.cache import RESIDUE
+from fsmatrix.backends.contract import (
     NO_LEVEL,
     Availability,
     Backend,
@@ -30,7 +31,6 @@ from fsmatrix.backends.base import (
     Settled,
     Space,
 )
-from fsmatrix.backends.cache import RESIDUE
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import journal
 from fsmatrix.backends.journal.journal import Journal

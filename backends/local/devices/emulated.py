@@ -20,7 +20,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from fsmatrix.backends.base import BackendOptions, ProvisionContext
+from fsmatrix.backends.contract import BackendOptions, ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof
 from fsmatrix.backends.journal.journal import DATA, Journal

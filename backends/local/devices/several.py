@@ -17,7 +17,7 @@ from typing import cast
 
 from fsmatrix.backends import cache as page_cache
 from fsmatrix.backends.access import Access, PathsAccess, expect
-from fsmatrix.backends.base import (
+from fsmatrix.backends.contract import (
     NO_LEVEL,
     Availability,
     Backend,

@@ -51,7 +51,7 @@ static PyObject *lane_first_error(const struct fsm_lane *lane)
                          (int)first->expected, (int)first->found, first->name);
 }
 
-/* One lane's facts, by the names of the fields of backends/player/base.py: Lane. */
+/* One lane's facts, by the names of the fields of backends/player/lanes.py: Lane. */
 PyObject *fsm_lane_facts(const struct fsm_lane *lane)
 {
     const Py_ssize_t series = (Py_ssize_t)(lane->intervals_used * sizeof(uint64_t));

@@ -20,17 +20,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from fsmatrix.results.evidence.stored import inside
-from fsmatrix.results.formats.base import (
-    Format,
-    Note,
-    Parsed,
-    ParseError,
-    Span,
-    headless,
-    is_older,
-    overlapping,
-)
 from fsmatrix.results.formats.fio.documents import MARK, Document, documents
+from fsmatrix.results.formats.fio.fio_options import (
+    final,
+    longest,
+    options_of,
+    printed,
+    told_options,
+    traps,
+)
 from fsmatrix.results.formats.fio.job import (
     RANGES,
     DamagedError,
@@ -44,20 +42,22 @@ from fsmatrix.results.formats.fio.job import (
     seconds_of,
     size_of,
 )
-from fsmatrix.results.formats.fio.options import (
-    final,
-    longest,
-    options_of,
-    printed,
-    told_options,
-    traps,
-)
 from fsmatrix.results.formats.fio.phase import (
     LATENCIES_DIFFER,
     in_turn,
     past_cache,
     phase_of,
     unknown_turns,
+)
+from fsmatrix.results.formats.parsed import (
+    Format,
+    Note,
+    Parsed,
+    ParseError,
+    Span,
+    headless,
+    is_older,
+    overlapping,
 )
 from fsmatrix.results.record import Phase
 from fsmatrix.results.units import format_size

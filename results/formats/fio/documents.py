@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from fsmatrix.results.evidence.stored import Json, JsonObject
-from fsmatrix.results.formats.base import Note, ParseError
+from fsmatrix.results.formats.parsed import Note, ParseError
 
 MARK = re.compile(r'"fio version"\s*:')
 _TOKEN = re.compile(r'"fio version"\s*:|(?P<job>"jobname"\s*:)')

@@ -14,7 +14,7 @@ import numpy as np
 
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.stored import JsonObject, Stored, inside
-from fsmatrix.results.formats.base import agrees
+from fsmatrix.results.formats.parsed import agrees
 from fsmatrix.results.record import FSYNC, Latency
 
 LARGEST = 1 << 62

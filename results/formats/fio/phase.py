@@ -30,7 +30,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fsmatrix.results.evidence.stored import Stored, inside, read
-from fsmatrix.results.formats.base import Note, Parsed
 from fsmatrix.results.formats.fio.job import (
     DIRECTIONS,
     TURNS,
@@ -43,6 +42,7 @@ from fsmatrix.results.formats.fio.job import (
     seconds_of,
     size_of,
 )
+from fsmatrix.results.formats.parsed import Note, Parsed
 from fsmatrix.results.record import TOTAL, Floats, Integers, Latency, Phase
 
 START_UNCERTAINTY = 0.002  # job_start and runtime are whole milliseconds

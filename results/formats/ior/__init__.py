@@ -11,16 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
-from fsmatrix.results.formats.base import (
-    Format,
-    Note,
-    Parsed,
-    ParseError,
-    aged,
-    headless,
-    overlapping,
-)
-from fsmatrix.results.formats.ior.as_json import read_json
 from fsmatrix.results.formats.ior.as_text import (
     BANNER,
     CSV_HEADER,
@@ -29,8 +19,18 @@ from fsmatrix.results.formats.ior.as_text import (
     read_csv,
     read_text,
 )
-from fsmatrix.results.formats.ior.model import Output
-from fsmatrix.results.formats.ior.result import failure_of, result
+from fsmatrix.results.formats.ior.ior_json import read_json
+from fsmatrix.results.formats.ior.ior_runs import failure_of, result
+from fsmatrix.results.formats.ior.ior_tests import Output
+from fsmatrix.results.formats.parsed import (
+    Format,
+    Note,
+    Parsed,
+    ParseError,
+    aged,
+    headless,
+    overlapping,
+)
 
 __all__ = ["FORMATS", "RankTimes", "failure_of", "parse", "parse_ranks"]
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fsmatrix.results.formats.base import ParseError, apart
-from fsmatrix.results.formats.ior.model import (
+from fsmatrix.results.formats.ior.ior_tests import (
     Log,
     Number,
     Output,
@@ -25,6 +24,7 @@ from fsmatrix.results.formats.ior.model import (
     printed_size,
     whole,
 )
+from fsmatrix.results.formats.parsed import ParseError, apart
 from fsmatrix.results.record import Floats
 
 BANNER = re.compile(r"IOR-([\w.+-]{1,40}): MPI Coordinated Test of Parallel I/O", re.ASCII)

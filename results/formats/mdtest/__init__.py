@@ -11,7 +11,10 @@ import numpy as np
 
 from fsmatrix.results import iterations
 from fsmatrix.results.evidence.stored import Json, Scalar
-from fsmatrix.results.formats.base import (
+from fsmatrix.results.formats.mdtest.argv import Tree
+from fsmatrix.results.formats.mdtest.mdtest_text import LAUNCHED, NAMES, Problem, Run, Test, runs_of
+from fsmatrix.results.formats.mdtest.phases import Phases, Ranks, read_ranks
+from fsmatrix.results.formats.parsed import (
     Format,
     Note,
     Parsed,
@@ -22,9 +25,6 @@ from fsmatrix.results.formats.base import (
     shared_facts,
     totals,
 )
-from fsmatrix.results.formats.mdtest.argv import Tree
-from fsmatrix.results.formats.mdtest.phases import Phases, Ranks, read_ranks
-from fsmatrix.results.formats.mdtest.text import LAUNCHED, NAMES, Problem, Run, Test, runs_of
 from fsmatrix.results.record import Phase
 
 OLDEST = "1.9"  # version: so the mdtest of IOR 3.2 calls itself

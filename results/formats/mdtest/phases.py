@@ -22,9 +22,8 @@ import numpy as np
 
 from fsmatrix.results import iterations
 from fsmatrix.results.evidence.stored import Json, Scalar
-from fsmatrix.results.formats.base import Note, agrees, is_older, totals
 from fsmatrix.results.formats.mdtest.argv import UNREADABLE, Tree
-from fsmatrix.results.formats.mdtest.text import (
+from fsmatrix.results.formats.mdtest.mdtest_text import (
     HALF_DIGIT,
     NAMES,
     Row,
@@ -33,6 +32,7 @@ from fsmatrix.results.formats.mdtest.text import (
     Test,
     contradiction_of,
 )
+from fsmatrix.results.formats.parsed import Note, agrees, is_older, totals
 from fsmatrix.results.record import Phase
 
 # mdtest's own file of all ranks (`--saveRankPerformanceDetails`, 4.0 and later).

@@ -14,7 +14,7 @@ from datetime import timedelta, timezone
 import numpy as np
 import numpy.typing as npt
 
-from fsmatrix.results.formats.nodes.base import (
+from fsmatrix.results.formats.nodes.node_series import (
     KIB,
     Clock,
     Gatherer,

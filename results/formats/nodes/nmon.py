@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fsmatrix.results.formats.nodes.base import (
+from fsmatrix.results.formats.nodes.node_series import (
     KIB,
     Clock,
     Gatherer,

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC
 from typing import Any
 
-from fsmatrix.results.formats.base import ParseError
-from fsmatrix.results.formats.nodes.base import (
+from fsmatrix.results.formats.nodes.node_series import (
     KIB,
     LONGEST,
     MOST_NAMES,
@@ -29,6 +28,7 @@ from fsmatrix.results.formats.nodes.base import (
     clean,
     seconds_of,
 )
+from fsmatrix.results.formats.parsed import ParseError
 
 WANTED = "sadf's JSON (sadf -j FILE -- -A)"
 SECTOR = 512.0

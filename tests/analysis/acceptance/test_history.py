@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from fsmatrix.analysis.acceptance.acceptance import Condition, acceptance, outcomes, parse
+from fsmatrix.analysis.acceptance.acceptance_result import Change, History, changes
 from fsmatrix.analysis.acceptance.history import history
-from fsmatrix.analysis.acceptance.result import Change, History, changes
-from fsmatrix.analysis.comparison.rows import VerdictOptions, together
+from fsmatrix.analysis.comparison.counted_rows import VerdictOptions, together
 from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.stats.estimates.intervals import Ratio, from_logs

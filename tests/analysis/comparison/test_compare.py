@@ -12,8 +12,8 @@ import pytest
 from fsmatrix import analysis
 from fsmatrix.analysis.comparison.compare import Comparison, compare, comparisons
 from fsmatrix.analysis.comparison.compared import OPPOSED, SINGLE
-from fsmatrix.analysis.comparison.result import extension_of
-from fsmatrix.analysis.comparison.rows import ComparisonOptions, together
+from fsmatrix.analysis.comparison.comparison_result import extension_of
+from fsmatrix.analysis.comparison.counted_rows import ComparisonOptions, together
 from fsmatrix.analysis.lessons.backend import TOGETHER
 from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.report.sections import results

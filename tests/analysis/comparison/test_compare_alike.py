@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 from fsmatrix.analysis.comparison.compare import compare, comparisons
-from fsmatrix.analysis.comparison.rows import ComparisonOptions, VerdictOptions, together
+from fsmatrix.analysis.comparison.counted_rows import ComparisonOptions, VerdictOptions, together
 from tests.analysis.comparison.compared_campaigns import PATTERNS, SPEED, Row, made
 
 

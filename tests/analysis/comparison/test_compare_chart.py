@@ -7,8 +7,8 @@ import math
 
 import pytest
 
-from fsmatrix.analysis.comparison.chart import MOST_ROWS, ratio_ticks
 from fsmatrix.analysis.comparison.compare import compare
+from fsmatrix.analysis.comparison.comparison_chart import MOST_ROWS, ratio_ticks
 from tests.analysis.comparison.compared_campaigns import Row, made
 
 

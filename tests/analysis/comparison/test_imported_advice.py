@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import xarray as xr
 
-from fsmatrix.analysis.comparison import result
+from fsmatrix.analysis.comparison import comparison_result
 from fsmatrix.analysis.comparison.compare import comparisons
-from fsmatrix.analysis.comparison.result import extension_of
+from fsmatrix.analysis.comparison.comparison_result import extension_of
 from fsmatrix.analysis.data.load import campaign_json
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.lessons.first_screen import sentences
 from fsmatrix.analysis.lessons.lessons import lessons
+from fsmatrix.analysis.lessons.lessons_words import Bound
 from fsmatrix.analysis.lessons.standings import standings
-from fsmatrix.analysis.lessons.words import Bound
 from fsmatrix.analysis.questions.variability import variability
 from fsmatrix.analysis.stats.words import IMPORTED
 from fsmatrix.cli.questions import compare as cli
@@ -65,4 +65,4 @@ def test_one_run_per_cell_needs_more_measurements() -> None:
     assert said.todo == "Add 5 blocks (6 in all), the fewest that can prove anything:"
     assert said.command == "fsmatrix run -o out --resume --set repetitions=6"
     assert extension_of(compared).cells == 6
-    assert result.how_tested(compared) == "Nothing was tested: it takes several blocks."
+    assert comparison_result.how_tested(compared) == "Nothing was tested: it takes several blocks."

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from fsmatrix.analysis.comparison import cells as pairing
 from fsmatrix.analysis.comparison import compare as comparing
+from fsmatrix.analysis.comparison import matched_cells as pairing
 from fsmatrix.analysis.data.summary import MOST_TARGETS, summarise
 from fsmatrix.analysis.draw import charts
 from fsmatrix.analysis.lessons.lessons import lessons

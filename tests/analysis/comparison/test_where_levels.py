@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import xarray as xr
 
-from fsmatrix.analysis.comparison.rows import table
+from fsmatrix.analysis.comparison.counted_rows import table
 from fsmatrix.analysis.data.factors import same
-from fsmatrix.analysis.data.study import study
+from fsmatrix.analysis.data.metric_cells import study
 from fsmatrix.analysis.units import wanted_level
 from fsmatrix.cli.questions.analyse import levels
 from tests.analysis import study_data as studies

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from fsmatrix.analysis.comparison.compare import comparisons
-from fsmatrix.analysis.data.study import study
+from fsmatrix.analysis.data.metric_cells import study
 from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.questions.curves import curves
 from fsmatrix.analysis.questions.scalability import scalability

@@ -23,7 +23,7 @@ from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.files import schema
 from fsmatrix.results.files.campaignfile import writing
 from fsmatrix.results.files.campaignread import entries, reading
-from fsmatrix.results.files.rows import USAGE_COLUMNS
+from fsmatrix.results.files.run_rows import USAGE_COLUMNS
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.record import RunRecord
 from tests.analysis import campaigns
@@ -152,7 +152,7 @@ def test_an_older_schema_is_upgraded_and_joins_with_the_newest(
 
 
 def before_usage(path: Path) -> Path:
-    """The file as it was before campaign files had rates and shares (results/files/rows.py)."""
+    """The file as it was before campaign files had rates and shares (results/files/run_rows.py)."""
     with h5py.File(path, "a") as file:
         for name in USAGE_COLUMNS:
             del file[name]

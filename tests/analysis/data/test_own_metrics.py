@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 from fsmatrix.analysis.comparison.compare import compare, comparisons
-from fsmatrix.analysis.comparison.rows import ComparisonOptions
+from fsmatrix.analysis.comparison.counted_rows import ComparisonOptions
 from fsmatrix.analysis.lessons.lessons import lessons
 from fsmatrix.analysis.units import own_metric
 from tests.analysis import study_data as studies

@@ -10,7 +10,7 @@ import pytest
 
 from fsmatrix.analysis.comparison.compare import compare
 from fsmatrix.analysis.data import load
-from fsmatrix.analysis.data.study import why_no_value
+from fsmatrix.analysis.data.metric_cells import why_no_value
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.draw.charts import TOO_FEW, why_absent
 from fsmatrix.analysis.questions.response import response

@@ -12,7 +12,7 @@ from scipy import stats
 
 from fsmatrix.analysis.lessons.backend import backend_lessons, pairs_compared
 from fsmatrix.analysis.lessons.lessons import lessons
-from fsmatrix.analysis.lessons.words import Bound, share_of
+from fsmatrix.analysis.lessons.lessons_words import Bound, share_of
 from fsmatrix.analysis.questions.scalability import throughput
 from fsmatrix.analysis.result import Result
 from tests.analysis import study_data as studies

@@ -12,10 +12,10 @@ import xarray as xr
 
 from fsmatrix import analysis
 from fsmatrix.analysis.comparison.compare import comparisons
-from fsmatrix.analysis.data.study import study
+from fsmatrix.analysis.data.metric_cells import study
 from fsmatrix.analysis.lessons.lessons import lessons
-from fsmatrix.analysis.lessons.result import MOST_LINES
-from fsmatrix.analysis.lessons.words import Bound, bound_of, rate_of, rate_text
+from fsmatrix.analysis.lessons.lessons_result import MOST_LINES
+from fsmatrix.analysis.lessons.lessons_words import Bound, bound_of, rate_of, rate_text
 from fsmatrix.results.units import UnitError
 from tests.analysis import study_data as studies
 from tests.analysis.lesson_data import FAST, TEN, of, targets

@@ -14,7 +14,7 @@ import xarray as xr
 from fsmatrix.analysis.data import load
 from fsmatrix.analysis.questions.bottleneck import bottleneck as usage
 from fsmatrix.analysis.questions.bottleneck.bottleneck import bottleneck
-from fsmatrix.analysis.questions.bottleneck.result import Bottleneck
+from fsmatrix.analysis.questions.bottleneck.bottleneck_result import Bottleneck
 from fsmatrix.analysis.result import Result
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.evidence.stored import read

@@ -16,8 +16,8 @@ from fsmatrix.analysis.data.load import open_campaign
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.questions import iterations as analysis
 from fsmatrix.results import iterations
-from fsmatrix.results.formats.base import Parsed, recognise, totals
-from fsmatrix.results.formats.mdtest.text import NAMES
+from fsmatrix.results.formats.mdtest.mdtest_text import NAMES
+from fsmatrix.results.formats.parsed import Parsed, recognise, totals
 from fsmatrix.results.record import Phase
 from fsmatrix.suite.importing.imported import Source, records
 from tests.analysis import campaigns

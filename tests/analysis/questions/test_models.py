@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from fsmatrix.analysis.questions.models.models import models
-from fsmatrix.analysis.questions.models.result import Models
+from fsmatrix.analysis.questions.models.models_result import Models
 from fsmatrix.analysis.result import Result
 from tests.analysis import study_data as studies
 from tests.analysis.study_data import KIB, MIB, PAPER, Levels

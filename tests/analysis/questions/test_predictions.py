@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.analysis.questions.models.models import models
-from fsmatrix.analysis.questions.models.result import Models, faults, predict
+from fsmatrix.analysis.questions.models.models_result import Models, faults, predict
 from fsmatrix.analysis.result import Result
 from tests.analysis import study_data as studies
 

@@ -8,8 +8,8 @@ import numpy as np
 from scipy import stats
 
 from fsmatrix.analysis.comparison.compare import compare, comparisons
-from fsmatrix.analysis.comparison.questions import Subject, together
-from fsmatrix.analysis.comparison.rows import ComparisonOptions
+from fsmatrix.analysis.comparison.counted_rows import ComparisonOptions
+from fsmatrix.analysis.comparison.family import Subject, together
 from tests.analysis.comparison.compared_campaigns import made
 
 ALPHA = 0.05

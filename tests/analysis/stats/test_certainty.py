@@ -10,9 +10,9 @@ import pytest
 
 from fsmatrix.analysis.acceptance.acceptance import Condition, Outcome
 from fsmatrix.analysis.acceptance.acceptance import State as Acceptance
-from fsmatrix.analysis.lessons.result import FORMER
-from fsmatrix.analysis.lessons.words import STATES
-from fsmatrix.analysis.questions.bottleneck import result as bottleneck
+from fsmatrix.analysis.lessons.lessons_result import FORMER
+from fsmatrix.analysis.lessons.lessons_words import STATES
+from fsmatrix.analysis.questions.bottleneck import bottleneck_result as bottleneck
 from fsmatrix.analysis.stats.certainty import WEAKEST_FIRST, Certainty
 from fsmatrix.analysis.stats.testing import verdict
 from fsmatrix.analysis.studies.claims import judge

@@ -13,9 +13,9 @@ import pytest
 from scipy import stats
 
 from fsmatrix.analysis.comparison.compare import compare, comparisons
+from fsmatrix.analysis.comparison.comparison_result import extension_of
+from fsmatrix.analysis.comparison.counted_rows import ComparisonOptions
 from fsmatrix.analysis.comparison.extension import MOST, Extension, Record, extension, record_of
-from fsmatrix.analysis.comparison.result import extension_of
-from fsmatrix.analysis.comparison.rows import ComparisonOptions
 from fsmatrix.analysis.stats.testing import signflips
 from fsmatrix.results.files.store import MARKER
 from tests.analysis.comparison.compared_campaigns import made
@@ -134,7 +134,7 @@ def test_what_a_look_called_stays_called_unless_it_turned_round() -> None:
 
 
 def test_several_campaigns_count_the_looks_of_the_one_looked_at_most() -> None:
-    from fsmatrix.analysis.comparison.rows import together
+    from fsmatrix.analysis.comparison.counted_rows import together
 
     both = together(
         {

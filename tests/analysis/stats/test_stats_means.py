@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsmatrix.analysis.comparison.questions import Question, Subject, answers, together
+from fsmatrix.analysis.comparison.family import Question, Subject, answers, together
 from fsmatrix.analysis.stats.estimates.intervals import from_logs, geometric_mean
 from fsmatrix.analysis.stats.estimates.medians import Floats
 

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from fsmatrix import analysis
 from fsmatrix.analysis.comparison.compare import compare
-from fsmatrix.analysis.comparison.rows import ComparisonOptions
+from fsmatrix.analysis.comparison.counted_rows import ComparisonOptions
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.studies import cern
-from fsmatrix.analysis.studies.claims import study as claims_files
+from fsmatrix.analysis.studies.claims import claims_file as claims_files
 from fsmatrix.analysis.studies.claims.claims import claims
-from fsmatrix.analysis.studies.claims.result import untested_numbers
+from fsmatrix.analysis.studies.claims.claims_result import untested_numbers
 from fsmatrix.cli.app import app
 from tests.analysis import study_data as studies
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fsmatrix.analysis.data.study import ratio_of, study
-from fsmatrix.analysis.studies.claims import study as claims_files
-from fsmatrix.analysis.studies.claims.cells import _over
+from fsmatrix.analysis.data.metric_cells import ratio_of, study
+from fsmatrix.analysis.studies.claims import claims_file as claims_files
+from fsmatrix.analysis.studies.claims.claim_cells import _over
 from fsmatrix.analysis.studies.claims.claims import claims
+from fsmatrix.analysis.studies.claims.claims_file import StudyFile
+from fsmatrix.analysis.studies.claims.claims_result import Claims
 from fsmatrix.analysis.studies.claims.judge import JudgedClaim
-from fsmatrix.analysis.studies.claims.result import Claims
-from fsmatrix.analysis.studies.claims.study import StudyFile
 from tests.analysis import null_claims
 from tests.analysis import study_data as studies
 

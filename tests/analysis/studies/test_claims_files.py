@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fsmatrix.analysis.studies.claims import study as claims_files
+from fsmatrix.analysis.studies.claims import claims_file as claims_files
 from fsmatrix.cli.questions.claims_lessons import claims as command
 from fsmatrix.cli.questions.claims_lessons import read_study
 from fsmatrix.suite.campaign.yamlio import CampaignError

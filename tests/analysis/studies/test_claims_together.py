@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from fsmatrix.analysis.stats.estimates.intervals import from_logs
-from fsmatrix.analysis.studies.claims import study as claims_files
-from fsmatrix.analysis.studies.claims.cells import ClaimCell, means, refuted
+from fsmatrix.analysis.studies.claims import claims_file as claims_files
+from fsmatrix.analysis.studies.claims.claim_cells import ClaimCell, means, refuted
 from fsmatrix.analysis.studies.claims.claims import claims
-from fsmatrix.analysis.studies.claims.study import Claim, StudyFile
+from fsmatrix.analysis.studies.claims.claims_file import Claim, StudyFile
 from tests.analysis import study_data as studies
 
 LEVELS = {

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from fsmatrix import analysis
-from fsmatrix.analysis.comparison.rows import ComparisonOptions
+from fsmatrix.analysis.comparison.counted_rows import ComparisonOptions
 from fsmatrix.analysis.questions.curves import speedup
 from fsmatrix.analysis.result import Result
 from fsmatrix.analysis.studies import flash
-from fsmatrix.analysis.studies.claims import study as claims_files
+from fsmatrix.analysis.studies.claims import claims_file as claims_files
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.evidence.stored import read

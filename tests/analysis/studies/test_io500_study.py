@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fsmatrix.analysis.studies.io500 import chart, ranges
-from fsmatrix.analysis.studies.io500.result import Io500Study
-from fsmatrix.analysis.studies.io500.study import io500
+from fsmatrix.analysis.studies.io500 import io500_chart, ranges
+from fsmatrix.analysis.studies.io500.io500_result import Io500Study
+from fsmatrix.analysis.studies.io500.io500_study import io500
 from fsmatrix.analysis.studies.io500.submissions import (
     NOT_TOLD,
     Submission,
@@ -168,7 +168,7 @@ def test_families_with_as_many_client_nodes_stand_beside_each_other(tmp_path: Pa
     for number, name in enumerate(("DAOS", "Lustre", "CephFS"), 1):
         place = f"U/s{number}/scratch/2023/submission-1"
         submission(tmp_path, place, summary(values(number)), 10, filesystem_type=name)
-    (axes,) = chart.draw(study(tmp_path), 0).axes
+    (axes,) = io500_chart.draw(study(tmp_path), 0).axes
     places = sorted(float(np.asarray(drawn.get_offsets())[0, 0]) for drawn in axes.collections)
     assert len(places) == 3
     assert all(low < high for low, high in itertools.pairwise(places))

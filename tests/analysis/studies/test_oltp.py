@@ -13,7 +13,7 @@ from fsmatrix import analysis
 from fsmatrix.analysis.catalogue import STUDIES, possible
 from fsmatrix.analysis.comparison.compare import compare
 from fsmatrix.analysis.data.load import rows
-from fsmatrix.analysis.data.study import study
+from fsmatrix.analysis.data.metric_cells import study
 from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.draw.charts import charts
 from fsmatrix.analysis.questions.effects import effects
@@ -21,7 +21,7 @@ from fsmatrix.analysis.questions.variability import variability
 from fsmatrix.analysis.report.pivot import cell_table, pivots
 from fsmatrix.analysis.report.report import render
 from fsmatrix.analysis.result import Result
-from fsmatrix.analysis.studies.claims import study as claims_files
+from fsmatrix.analysis.studies.claims import claims_file as claims_files
 from fsmatrix.analysis.studies.claims.claims import claims
 from fsmatrix.analysis.studies.oltp import NOT_AUDITED, oltp
 from fsmatrix.analysis.units import MISSING

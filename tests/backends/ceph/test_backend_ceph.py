@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import base
+from fsmatrix.backends import contract
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import Backend, ProvisionContext
 from fsmatrix.backends.ceph import trees
 from fsmatrix.backends.ceph.bindings import librados
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.ceph.mounts import MOUNT_DEADLINE
 from fsmatrix.backends.ceph.trees import Tree
+from fsmatrix.backends.contract import Backend, ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed.ceph_testbed import CephTestbed
@@ -403,6 +403,6 @@ def test_health_of_a_cluster_that_hangs(
 
 def test_registry_knows_them() -> None:
     for name in NAMES:
-        kind = base.load(name)
+        kind = contract.load(name)
         assert issubclass(kind, Backend)
         assert kind.name == name

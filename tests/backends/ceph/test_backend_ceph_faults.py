@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.ceph.rados import Space
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import undo_pending
@@ -179,9 +179,9 @@ def test_a_path_on_something_else_is_refused(bed: CephTestbed, tmp_path: Path) -
 CONDUCTOR = """
 import json, os, signal, sys
 from pathlib import Path
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.journal import journal as module
-from fsmatrix.backends.base import load
+from fsmatrix.backends.contract import load
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)

@@ -9,18 +9,18 @@ import psutil
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.backends import base
+from fsmatrix.backends import contract
 from fsmatrix.backends.access import CephfsAccess, PathAccess, RadosAccess
 from fsmatrix.backends.ceph import ceph_state, facts, mounts
 from fsmatrix.backends.ceph.bindings.librados import TIMEOUT, Login
-from fsmatrix.backends.ceph.libcephfs import Libcephfs
-from fsmatrix.backends.ceph.options import (
+from fsmatrix.backends.ceph.ceph_options import (
     CephfsOptions,
     FuseOptions,
     KernelOptions,
     LibcephfsOptions,
     RadosOptions,
 )
+from fsmatrix.backends.ceph.libcephfs import Libcephfs
 from fsmatrix.backends.ceph.rados import Rados
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import own_mounts, provenance
@@ -47,7 +47,7 @@ LOGIN = Login("/etc/ceph/other.conf", "bench", "/etc/ceph/bench.keyring")
     ],
 )
 def test_bad_options(name: str, options: dict[str, Any]) -> None:
-    kind = base.load(name).Options
+    kind = contract.load(name).Options
     needed = {"pool": "p"} if name == "rados" else {}
     kind(**needed)
     with pytest.raises(ValidationError):
@@ -212,11 +212,11 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         ("cephfs-fuse", "ceph-fuse", "ceph-fuse"),
         ("cephfs-kernel", "mount.ceph", "ceph-common"),
     ):
-        usable = base.load(name).check()
+        usable = contract.load(name).check()
         assert not usable.ok
         assert f"{program} is missing: package {package}" in usable.reason
     monkeypatch.setattr(own_mounts, "kernel_refusal", lambda fstype: f"no {fstype} in this kernel")
-    assert "no ceph in this kernel" in base.load("cephfs-kernel").check().reason
+    assert "no ceph in this kernel" in contract.load("cephfs-kernel").check().reason
 
 
 # -- sentences --------------------------------------------------------------------------------

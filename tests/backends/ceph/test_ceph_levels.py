@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import base
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends import contract
 from fsmatrix.backends.ceph import levelstate
 from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.system import mounts
@@ -72,7 +72,7 @@ def login(bed: CephTestbed) -> dict[str, str]:
 
 
 def backend(name: str, bed: CephTestbed, how: dict[str, Any] = TWO, **options: Any) -> Any:
-    kind = base.load(name)
+    kind = contract.load(name)
     return kind(kind.Options.model_validate({**login(bed), "levels": how, **options}))
 
 
@@ -266,8 +266,8 @@ def _until(look: Callable[[], Any]) -> Any:
 
 MAKE = """
 import os, sys
-from fsmatrix.backends import base
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends import contract
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.ceph import levelstate
 from fsmatrix.backends.journal.journal import Journal
 from pathlib import Path
@@ -280,7 +280,7 @@ def counted(cluster, command):
     done.append(command)
     run(cluster, command)
 levelstate.run = counted
-kind = base.load("libcephfs")
+kind = contract.load("libcephfs")
 journal = Journal(folder / "journal/h.jsonl")
 context = ProvisionContext("a", folder / "state", journal, "tag1", block_seed="1/0")
 kind(kind.Options.model_validate(options)).provision({"storage_nodes": 3}, context)

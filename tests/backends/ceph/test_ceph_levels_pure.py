@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.backends import base
+from fsmatrix.backends import contract
+from fsmatrix.backends.ceph.ceph_options import LevelOptions
 from fsmatrix.backends.ceph.levelstate import (
     Host,
     Level,
@@ -15,7 +16,6 @@ from fsmatrix.backends.ceph.levelstate import (
     placement_refusal,
     removing,
 )
-from fsmatrix.backends.ceph.options import LevelOptions
 from fsmatrix.results.evidence.target import parse_redundancy
 
 TREE = {
@@ -120,7 +120,7 @@ def test_class_of_an_interface() -> None:
 
 @pytest.mark.parametrize("name", ["rados", "libcephfs", "cephfs-fuse", "cephfs-kernel"])
 def test_factors_and_attributes_come_from_levels(name: str) -> None:
-    kind = base.load(name)
+    kind = contract.load(name)
     levels = {"redundancy": "ec=2+1", "failure_domain": "osd"}
     used = kind(kind.Options.model_validate({"levels": levels}))
     assert used.foreseen().level_factors == {"storage_nodes", "interface"}
@@ -131,12 +131,12 @@ def test_factors_and_attributes_come_from_levels(name: str) -> None:
 
 
 def test_pool_and_levels_exclude_each_other() -> None:
-    kind = base.load("rados")
+    kind = contract.load("rados")
     with pytest.raises(ValidationError, match="either pool or levels"):
         kind.Options.model_validate({})
     with pytest.raises(ValidationError, match="either pool or levels"):
         kind.Options.model_validate({"pool": "p", "levels": {"redundancy": "size=2"}})
-    kind = base.load("libcephfs")
+    kind = contract.load("libcephfs")
     with pytest.raises(ValidationError, match="has a pool of its own"):
         kind.Options.model_validate({"data_pool": "p", "levels": {"redundancy": "size=2"}})
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import base
+from fsmatrix.backends import contract
 from fsmatrix.backends.access import Access
 from fsmatrix.backends.daos.dfuse import DaosDfuse
 
@@ -14,7 +14,7 @@ mounting = pytest.mark.root
 
 
 def dfuse(**options: Any) -> DaosDfuse:
-    kind = base.load("daos-dfuse")
+    kind = contract.load("daos-dfuse")
     given = {} if "path" in options else {"pool": "bench"}
     backend = kind(kind.Options(**given | options))
     assert isinstance(backend, DaosDfuse)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.backends import base
+from fsmatrix.backends import contract
 from fsmatrix.backends.access import DfsAccess, PathAccess
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.daos import containers, libraries, rollback
 from fsmatrix.backends.daos.levels import Shape
 from fsmatrix.backends.daos.native import DaosDfs
@@ -78,7 +78,7 @@ def test_check_tells_version_and_system(standin: Standin) -> None:
 )
 def test_bad_options(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        base.load("daos-dfs").Options(**options)
+        contract.load("daos-dfs").Options(**options)
 
 
 def test_copies_everywhere_outlive_as_many_failures_as_the_pool_has_domains_to_lose() -> None:

@@ -20,10 +20,10 @@ from tests.backends.daos_standin import THEIRS, Standin
 CONDUCTOR = """
 import os, signal, sys
 from pathlib import Path
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.daos.tools import Client
 from fsmatrix.backends.journal import journal as module
-from fsmatrix.backends.base import load
+from fsmatrix.backends.contract import load
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)

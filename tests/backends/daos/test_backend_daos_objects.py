@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.backends import base
+from fsmatrix.backends import contract
 from fsmatrix.backends.access import DaosAccess
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.daos import containers
 from fsmatrix.backends.daos.native import DaosObjects
 from fsmatrix.backends.daos.tools import Client
@@ -32,7 +32,7 @@ def context(tmp_path: Path) -> ProvisionContext:
 
 
 def objects(**options: Any) -> DaosObjects:
-    kind = base.load("daos-objects")
+    kind = contract.load("daos-objects")
     backend = kind(kind.Options(**{"pool": "bench"} | options))
     assert isinstance(backend, DaosObjects)
     return backend

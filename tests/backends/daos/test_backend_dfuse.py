@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.backends import base
+from fsmatrix.backends import contract
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.daos import containers, dfuse_mount
 from fsmatrix.backends.daos.dfuse import DaosDfuse
 from fsmatrix.backends.errors import BackendError
@@ -70,7 +70,7 @@ def attached(
 )
 def test_bad_options(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValidationError, match=reason):
-        base.load("daos-dfuse").Options(**options)
+        contract.load("daos-dfuse").Options(**options)
 
 
 def test_how_dfuse_is_called(standin: Standin) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.daos import containers, tools
 from fsmatrix.backends.daos import levels as pools
 from fsmatrix.backends.daos.tools import Member
@@ -207,10 +207,10 @@ def test_another_pool_of_the_same_name_is_left_alone(
 CONDUCTOR = """
 import os, signal, sys
 from pathlib import Path
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.daos.tools import Control
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.base import load
+from fsmatrix.backends.contract import load
 
 create = Control.create
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fsmatrix.backends.access import DfsAccess
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.daos import tools
 from fsmatrix.backends.daos import tools as daos_tool
 from fsmatrix.backends.daos import tools as daos_tools

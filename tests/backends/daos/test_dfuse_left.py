@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.daos import dfuse_mount
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
@@ -98,9 +98,9 @@ def test_a_path_that_is_no_dfuse(standin: Standin, tmp_path: Path) -> None:
 CONDUCTOR = """
 import json, os, signal, sys
 from pathlib import Path
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.base import load
+from fsmatrix.backends.contract import load
 
 base = Path(sys.argv[1])
 kind = load("daos-dfuse")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.daos import libraries
+from fsmatrix.backends.daos.daos_options import DaosDfsOptions
 from fsmatrix.backends.daos.native import DaosDfs
-from fsmatrix.backends.daos.options import DaosDfsOptions
 from fsmatrix.backends.errors import BackendError
 from tests.backends.daos.test_interception import loaded
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.local.devices.emulated import DevicesOptions
 from fsmatrix.backends.local.devices.several import Devices

@@ -20,9 +20,9 @@ pytestmark = [pytest.mark.loop, pytest.mark.needs(*NAMES)]
 CONDUCTOR = """
 import os, signal, sys
 from pathlib import Path
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal
-from fsmatrix.backends.base import load
+from fsmatrix.backends.contract import load
 
 base = Path(sys.argv[1])
 journal = Journal(base / "journals/host.jsonl")

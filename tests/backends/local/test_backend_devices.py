@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathsAccess
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.local.devices.emulated import DevicesOptions
 from fsmatrix.backends.local.devices.several import FACTOR, Devices

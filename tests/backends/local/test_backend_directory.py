@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.backends import base
+from fsmatrix.backends import contract
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import Journal
@@ -204,7 +204,7 @@ def test_refused_options(path: str) -> None:
     with pytest.raises(ValidationError, match="must be absolute, or begin with"):
         DirectoryOptions(path=path)
     with pytest.raises(ValidationError):
-        base.load("directory").Options(path="/tmp", typo=1)
+        contract.load("directory").Options(path="/tmp", typo=1)
 
 
 def test_variables_of_the_node_are_kept_as_written_and_as_resolved(

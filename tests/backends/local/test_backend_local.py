@@ -15,10 +15,10 @@ from typing import Any, cast
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.backends import base
+from fsmatrix.backends import contract
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.base import ProvisionContext
 from fsmatrix.backends.cache import WARM_SHARE
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.journal.proof import PlannedPaths
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.loop
 
 
 def backend(name: str, **options: Any) -> LocalBackend:
-    kind = base.load(name)
+    kind = contract.load(name)
     usable = kind.check()
     if not usable.ok:
         pytest.skip(f"{name}: {usable.reason}")
@@ -234,7 +234,7 @@ def test_mkfs_says_why(context: ProvisionContext) -> None:
 def test_an_image_that_mkfs_refuses_is_refused_with_the_size_that_it_takes(
     name: str, options: tuple[str, ...], small: int, said: str
 ) -> None:
-    kind = cast(type[LocalBackend], base.load(name))
+    kind = cast(type[LocalBackend], contract.load(name))
     if reason := tools.missing(kind.program):
         pytest.skip(reason)
     refusal = kind.size_refusal(small, options)
@@ -378,7 +378,7 @@ def test_loop_device_through_the_page_cache_is_refused(
 )
 def test_refused_options(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
-        base.load("xfs").Options(**options)
+        contract.load("xfs").Options(**options)
 
 
 def test_options_reach_the_tools(context: ProvisionContext) -> None:
@@ -392,7 +392,7 @@ def test_options_reach_the_tools(context: ProvisionContext) -> None:
 
 
 def test_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = base.load("btrfs")
+    kind = contract.load("btrfs")
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     usable = kind.check()
     assert not usable.ok

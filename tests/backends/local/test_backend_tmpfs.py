@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import base
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends import contract
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local import own_mounts
@@ -24,7 +24,7 @@ needs_shm = pytest.mark.skipif(
 
 
 def tmpfs(**options: Any) -> Tmpfs:
-    kind = base.load("tmpfs")
+    kind = contract.load("tmpfs")
     backend = kind(kind.Options(**options))
     assert isinstance(backend, Tmpfs)
     return backend
@@ -38,10 +38,10 @@ def context(tmp_path: Path) -> ProvisionContext:
 
 
 def test_it_is_a_reference() -> None:
-    kind = base.load("tmpfs")
+    kind = contract.load("tmpfs")
     assert kind.reference
     assert kind.cache_states == {"warm"}
-    assert not base.load("directory").reference
+    assert not contract.load("directory").reference
 
 
 def use(backend: Tmpfs, context: ProvisionContext) -> Path:

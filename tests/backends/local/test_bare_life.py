@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.access import DeviceAccess
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.local.devices import bare_device, emulated
 from fsmatrix.backends.local.devices.bare_device import Device, DeviceOptions

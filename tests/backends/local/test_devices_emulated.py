@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.errors import BackendError, ToolError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.local.devices.emulated import KIND, limits_refusal
@@ -35,9 +35,9 @@ from tests.backends.local.devices_target import (
 LIFE = """
 import os, signal, sys
 from pathlib import Path
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.journal import journal as module
-from fsmatrix.backends.base import load
+from fsmatrix.backends.contract import load
 
 real, calls = module.Journal._append, []
 def append(self, line):

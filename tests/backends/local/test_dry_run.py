@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends import base
+from fsmatrix.backends import contract
 
 MIB = 1 << 20
 
 
 def commands(backend: str, **options: Any) -> list[str]:
-    kind = base.load(backend)
+    kind = contract.load(backend)
     return kind(kind.Options(**options)).commands({}, "1/0")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal, undo_pending
 from fsmatrix.backends.local import images

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.journal.journal import Journal

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.backends.player import content, player
-from fsmatrix.backends.player.base import INTERVALS, PlayerResult
+from fsmatrix.backends.player.lanes import INTERVALS, PlayerResult
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from tests import asking
 from tests.backends.playing import IMPLEMENTATIONS, Open, chunk, op
@@ -310,7 +310,7 @@ BLOCKED = """
 import os, sys, threading
 import numpy as np
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.lanes import PlayerOptions
 from fsmatrix.backends.player.player import open_player
 root, implementation = sys.argv[1:]
 os.mkfifo(root + "/fifo")

@@ -14,7 +14,7 @@ import pytest
 
 from fsmatrix.backends.ceph.bindings.librados import IoCtx
 from fsmatrix.backends.player import content
-from fsmatrix.backends.player.base import PlayerOptions, PlayerResult
+from fsmatrix.backends.player.lanes import PlayerOptions, PlayerResult
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.testbed.ceph_testbed import CephTestbed

@@ -290,12 +290,12 @@ def test_what_is_in_flight_at_the_end_is_waited_for(place: Place, stop_on_error:
 LIFE = """
 import json, sys
 from pathlib import Path
-from fsmatrix.backends import base
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends import contract
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.journal.journal import Journal
 given = json.loads(sys.argv[1])
 folder = Path(sys.argv[2])
-kind = base.load("libcephfs")
+kind = contract.load("libcephfs")
 used = kind(kind.Options(**given))
 context = ProvisionContext("a", folder / "state", Journal(folder / "journals/host.jsonl"), "tag1")
 access = used.provision({}, context)

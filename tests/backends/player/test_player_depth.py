@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.backends.player import content, player
-from fsmatrix.backends.player.base import Player, PlayerOptions, PlayerResult
+from fsmatrix.backends.player.lanes import Player, PlayerOptions, PlayerResult
 from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.results.histogram import upper_edges

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.backends.player import content
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.lanes import PlayerOptions
 from fsmatrix.backends.player.ops import DRIVERS, Flag, Kind
 from fsmatrix.backends.player.player import open_player
 from tests.backends.daos_places import SEED, Place, Storage, elsewhere

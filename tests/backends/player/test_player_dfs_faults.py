@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.lanes import PlayerOptions
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.backends.player.player import open_player
 from tests.backends import daos_places

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.backends.player import player
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.lanes import PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Kind
 from fsmatrix.backends.player.player import engine_name, open_player, tsc_is_invariant
 from fsmatrix.backends.system import files

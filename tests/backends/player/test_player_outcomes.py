@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fsmatrix.backends.player.base import EVERIFY, Player, PlayerOptions
+from fsmatrix.backends.player.lanes import EVERIFY, Player, PlayerOptions
 from fsmatrix.backends.player.ops import OUTCOME, UNKNOWN, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import open_player
-from fsmatrix.traces import model
+from fsmatrix.traces import trace_model
 from tests import asking
 from tests.backends.playing import Open, chunk, op
 
@@ -52,7 +52,7 @@ def wanted(*ops: tuple[Any, ...], **more: Any) -> tuple[Chunk, npt.NDArray[Any]]
 
 
 def test_unknown_is_what_traces_call_so() -> None:
-    assert UNKNOWN == model.UNKNOWN
+    assert UNKNOWN == trace_model.UNKNOWN
 
 
 def test_bytes_short_reads_and_errors(flying: Open, tmp_path: Path) -> None:

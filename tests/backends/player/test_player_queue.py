@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.backends.player import content
-from fsmatrix.backends.player.base import Player, PlayerOptions
+from fsmatrix.backends.player.lanes import Player, PlayerOptions
 from fsmatrix.backends.player.ops import OP, OUTCOME, UNKNOWN, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import open_player
 from tests import asking

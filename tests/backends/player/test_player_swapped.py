@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fsmatrix.backends.player.base import Player, PlayerOptions
+from fsmatrix.backends.player.lanes import Player, PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import NativePlayer
 from fsmatrix.backends.player.python_player import PythonPlayer

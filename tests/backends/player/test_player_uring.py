@@ -64,7 +64,7 @@ def uring(tmp_path: Path) -> Directory:
 BEGIN = """
 import errno, sys, threading, time
 import numpy as np
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.lanes import PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import driver_refusal, open_player
 from tests.backends.forbidding import ENTER, REGISTER, SETUP, forbid

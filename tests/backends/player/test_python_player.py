@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.backends.player import content, player
-from fsmatrix.backends.player.base import PlayerOptions, PlayerResult
+from fsmatrix.backends.player.lanes import PlayerOptions, PlayerResult
 from fsmatrix.backends.player.ops import DRIVERS, OP, OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import NativePlayer, open_player
 from fsmatrix.backends.player.python_player import PythonPlayer

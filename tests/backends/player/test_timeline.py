@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fsmatrix.backends.player.base import INTERVALS, SORTS, fold
+from fsmatrix.backends.player.lanes import INTERVALS, SORTS, fold
 from fsmatrix.backends.player.ops import OP, OUTCOME, Chunk, Flag, Kind
 from fsmatrix.results import histogram
 from tests.backends.playing import Open, adds_up, chunk, op

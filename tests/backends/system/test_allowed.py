@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fsmatrix.backends import base
+from fsmatrix.backends import contract
 from fsmatrix.backends.allowed import NUMBER, Words
 from fsmatrix.backends.local.local import LocalOptions
 from fsmatrix.backends.system import tools
@@ -23,7 +23,7 @@ MANAGED = ("xfs", "ext4", "ext2", "btrfs", "f2fs", "nilfs2")
 
 
 def options(name: str) -> type[LocalOptions]:
-    found = base.load(name).Options
+    found = contract.load(name).Options
     assert issubclass(found, LocalOptions)
     return found
 
@@ -109,7 +109,7 @@ ALLOWED: list[tuple[str, list[str]]] = [
 def test_what_is_listed_is_what_the_program_takes(
     name: str, words: list[str], tmp_path: Path
 ) -> None:
-    kind = base.load(name)
+    kind = contract.load(name)
     chosen = options(name)(mkfs_options=words)
     assert list(chosen.mkfs_options) == words  # as they were: ids and plans stay
     if tools.find(kind.program) is None:  # type: ignore[attr-defined]
@@ -197,7 +197,7 @@ def test_real_mkfs_cannot_name_a_file_of_the_caller(
     with image.open("wb") as file:
         file.truncate(512 << 20)
     monkeypatch.chdir(tmp_path)
-    argv = base.load("xfs").mkfs(  # type: ignore[attr-defined]
+    argv = contract.load("xfs").mkfs(  # type: ignore[attr-defined]
         str(image), "8a4ee2a9-5f37-4dcb-bd8c-5aef1f7b1c37",
         ["-l", "file,name=xfs.victim,size=100m"],
     )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends import cache
-from fsmatrix.backends.base import CacheMethod
+from fsmatrix.backends.contract import CacheMethod
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import files
 

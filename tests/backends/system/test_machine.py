@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.base import BACKENDS
+from fsmatrix.backends.contract import BACKENDS
 from fsmatrix.backends.local import images, own_mounts
 from fsmatrix.backends.local.tmpfs import Tmpfs
 from fsmatrix.backends.system import mounts, tools

@@ -14,7 +14,7 @@ from fsmatrix.backends.ceph.bindings.capi import CephError
 from fsmatrix.backends.ceph.bindings.librados import Cluster
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.system import cgroups, tools
-from fsmatrix.backends.testbed.base import LEFT
+from fsmatrix.backends.testbed.bed import LEFT
 from fsmatrix.backends.testbed.ceph_testbed import (
     CephTestbed,
     CephTestbedOptions,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.testbed.base import LEFT
+from fsmatrix.backends.testbed.bed import LEFT
 from fsmatrix.backends.testbed.ceph_testbed import CephTestbed, CephTestbedOptions, down, status, up
 from tests.backends.testbed.remains import QUICK, assert_gone, of_bed, running, traces
 from tests.waiting import PATIENCE

@@ -18,7 +18,7 @@ from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import proof
 from fsmatrix.backends.system import mounts
 from fsmatrix.backends.testbed import daos_testbed
-from fsmatrix.backends.testbed.base import left_alone
+from fsmatrix.backends.testbed.bed import left_alone
 from fsmatrix.backends.testbed.daos_testbed import DaosTestbed, DaosTestbedOptions
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.results.files.store import Store

@@ -17,7 +17,7 @@ import pytest
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from fsmatrix.backends.base import SpeedEstimate
+from fsmatrix.backends.contract import SpeedEstimate
 from fsmatrix.backends.daos import daos_state
 from fsmatrix.backends.daos.tools import Member
 from fsmatrix.backends.errors import BackendError
@@ -25,7 +25,7 @@ from fsmatrix.backends.journal import proof
 from fsmatrix.backends.local import provenance
 from fsmatrix.backends.system import libc, mounts, tools
 from fsmatrix.backends.testbed import daemons, daos_bringup, daos_testbed
-from fsmatrix.backends.testbed.base import left_alone
+from fsmatrix.backends.testbed.bed import left_alone
 from fsmatrix.backends.testbed.daos_testbed import DaosTestbed, DaosTestbedOptions
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.backends.testbed.network import Network

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Entry
 from fsmatrix.backends.testbed import daemons
-from fsmatrix.backends.testbed.base import LEFT, BaseTestbed, end_daemons
+from fsmatrix.backends.testbed.bed import LEFT, BaseTestbed, end_daemons
 from fsmatrix.backends.testbed.daemons import Launch, end_process, proven
 from fsmatrix.backends.testbed.home import Home, Kind, Steps
 
@@ -188,8 +188,8 @@ def test_a_bed_of_another_kind_is_not_seen(place: Path) -> None:
 
 def test_a_bed_of_another_host_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bed = SleepTestbed.up(SleepOptions(), place)
-    monkeypatch.setattr("fsmatrix.backends.testbed.base.boot_id", lambda: "another boot")
-    monkeypatch.setattr("fsmatrix.backends.testbed.base.socket.gethostname", lambda: "elsewhere")
+    monkeypatch.setattr("fsmatrix.backends.testbed.bed.boot_id", lambda: "another boot")
+    monkeypatch.setattr("fsmatrix.backends.testbed.bed.socket.gethostname", lambda: "elsewhere")
     with pytest.raises(BackendError, match="this test bed runs on host"):
         SleepTestbed.down(place)
     monkeypatch.undo()

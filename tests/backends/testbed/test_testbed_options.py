@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.errors import BackendError
-from fsmatrix.backends.testbed.ceph_options import STUDY_OSDS
+from fsmatrix.backends.testbed.ceph_bed_options import STUDY_OSDS
 from fsmatrix.backends.testbed.ceph_testbed import CephTestbedOptions, up
 
 

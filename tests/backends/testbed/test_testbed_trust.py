@@ -14,7 +14,7 @@ import pytest
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal import tree
 from fsmatrix.backends.system import trusted
-from fsmatrix.backends.testbed.base import LEFT
+from fsmatrix.backends.testbed.bed import LEFT
 from fsmatrix.backends.testbed.home import Home
 from tests.backends.testbed.test_testbed_life import SleepOptions, SleepTestbed
 

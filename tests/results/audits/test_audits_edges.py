@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.results.audits import audit_run, run_audits
-from fsmatrix.results.audits.base import data_bytes
+from fsmatrix.results.audits.audit import data_bytes
 from fsmatrix.results.audits.timing import mann_kendall, steady_part
 from fsmatrix.results.evidence.evidence import Evidence
 from tests.results.audit_records import (

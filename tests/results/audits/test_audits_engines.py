@@ -13,7 +13,7 @@ import pytest
 from fsmatrix.results.audits import audit_run, engines
 from fsmatrix.results.evidence.evidence import Evidence
 from fsmatrix.results.evidence.stored import read
-from fsmatrix.results.formats.base import totals
+from fsmatrix.results.formats.parsed import totals
 from fsmatrix.results.record import Finding, RunRecord
 
 MB = 10**6

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fsmatrix.results import audits, registry
-from fsmatrix.results.audits.base import Audit, Remark
+from fsmatrix.results.audits.audit import Audit, Remark
 from fsmatrix.results.record import RunRecord
 from fsmatrix.results.registry import BrokenEntry
 from tests.results import audit_records

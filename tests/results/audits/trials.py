@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fsmatrix.results.formats.base import totals
+from fsmatrix.results.formats.parsed import totals
 from tests.results.audit_records import (
     MB,
     phase,

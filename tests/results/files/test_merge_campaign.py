@@ -16,7 +16,7 @@ from fsmatrix.results import histogram
 from fsmatrix.results.evidence.workloads import OpenLoop
 from fsmatrix.results.files import runfile
 from fsmatrix.results.files.campaignfile import merge_files
-from fsmatrix.results.files.rows import latency_kinds, rows_of
+from fsmatrix.results.files.run_rows import latency_kinds, rows_of
 from fsmatrix.results.files.runfile import read_run
 from fsmatrix.results.files.schema import DamagedFileError, ForeignFileError, NewerSchemaError
 from fsmatrix.results.files.store import Store

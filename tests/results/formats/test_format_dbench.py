@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from fsmatrix.results.formats.base import Parsed, ParseError, shared_facts
 from fsmatrix.results.formats.dbench import FORMATS, parse
 from fsmatrix.results.formats.dbench_nodes import NodeRun, merge, start_of
+from fsmatrix.results.formats.parsed import Parsed, ParseError, shared_facts
 from fsmatrix.results.record import OPERATIONS_UNKNOWN, Phase, iops
 
 DATA = Path(__file__).parents[2] / "data" / "dbench"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fsmatrix.results import iterations
 from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.results.formats import elbencho
-from fsmatrix.results.formats.base import Parsed, ParseError, recognise
+from fsmatrix.results.formats.parsed import Parsed, ParseError, recognise
 from fsmatrix.results.record import Phase, bandwidth, iops, window
 from fsmatrix.suite.importing.imported import Source, records
 from tests.results.damage import damaged

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from fsmatrix.results import histogram
-from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.formats.fio import FORMATS, parse
 from fsmatrix.results.formats.fio.job import seconds_of, size_of
+from fsmatrix.results.formats.parsed import ParseError
 from tests.results.fio_outputs import OUTPUTS, keys, run_of, text_of
 
 

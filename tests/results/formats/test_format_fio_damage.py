@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.formats.fio import parse
+from fsmatrix.results.formats.parsed import Parsed, ParseError
 from tests.results.fio_outputs import keys, text_of
 
 DAMAGED = ["3.33-job-file.json", "3.33-randrw-node1.json", "3.42-dfs-randrw.json"]

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.formats.fio.phase import merge_nodes, shifted, with_logs
+from fsmatrix.results.formats.parsed import Parsed
 from tests.results.fio_outputs import DATA, keys, run_of
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from fsmatrix.results import histogram
-from fsmatrix.results.files.rows import Row, rows_of
-from fsmatrix.results.formats.base import ParseError, matching
+from fsmatrix.results.files.run_rows import Row, rows_of
 from fsmatrix.results.formats.fio import parse, refuse_text
 from fsmatrix.results.formats.fio.phase import merge_nodes
+from fsmatrix.results.formats.parsed import ParseError, matching
 from fsmatrix.results.record import Phase, RunRecord
 from fsmatrix.suite.importing.imported import Source, records
 from tests.results.fio_outputs import keys, run_of, text_of

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.results.formats import io500
-from fsmatrix.results.formats.base import Note, Parsed, ParseError, unlabelled
+from fsmatrix.results.formats.parsed import Note, Parsed, ParseError, unlabelled
 from fsmatrix.results.record import Phase, bandwidth, iops, window
 from tests.results.damage import damaged
 

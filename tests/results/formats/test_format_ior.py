@@ -11,8 +11,8 @@ import pytest
 
 from fsmatrix.results import iterations
 from fsmatrix.results.formats import ior
-from fsmatrix.results.formats.base import ParseError
-from fsmatrix.results.formats.ior.model import settings
+from fsmatrix.results.formats.ior.ior_tests import settings
+from fsmatrix.results.formats.parsed import ParseError
 from fsmatrix.results.record import bandwidth, window
 from tests.results.ior_outputs import GOOD, MIB, keys, only, phase, runs, text_of
 

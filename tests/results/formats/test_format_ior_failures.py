@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fsmatrix.results import iterations
 from fsmatrix.results.formats import ior
-from fsmatrix.results.formats.base import Parsed, ParseError
+from fsmatrix.results.formats.parsed import Parsed, ParseError
 from fsmatrix.results.record import window
 from tests.results.ior_outputs import GOOD, MIB, keys, only, phase, runs, text_of
 

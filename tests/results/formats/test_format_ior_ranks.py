@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from fsmatrix.results import iterations
 from fsmatrix.results.formats import ior
-from fsmatrix.results.formats.base import Note, ParseError
-from fsmatrix.results.formats.ior.as_json import join, with_ranks
 from fsmatrix.results.formats.ior.as_text import RankTimes
+from fsmatrix.results.formats.ior.ior_json import join, with_ranks
+from fsmatrix.results.formats.parsed import Note, ParseError
 from fsmatrix.results.record import Phase, bandwidth
 from tests.results.ior_outputs import MIB, text_of
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.results.formats import mdtest
-from fsmatrix.results.formats.base import Parsed
 from fsmatrix.results.formats.mdtest.argv import Tree, parse_arguments, parse_command
+from fsmatrix.results.formats.mdtest.mdtest_text import Row
 from fsmatrix.results.formats.mdtest.phases import each_rate
-from fsmatrix.results.formats.mdtest.text import Row
+from fsmatrix.results.formats.parsed import Parsed
 from fsmatrix.results.record import iops, window
 from tests.results.mdtest_outputs import DATA, RANKS, TEXTS, phases
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.results.formats import mdtest
-from fsmatrix.results.formats.base import ParseError
 from fsmatrix.results.formats.mdtest.phases import read_ranks
+from fsmatrix.results.formats.parsed import ParseError
 from fsmatrix.results.record import window
 from tests.results.damage import damage, damaged
 from tests.results.mdtest_outputs import KNOWN, RANKS, TEXTS, known, phases

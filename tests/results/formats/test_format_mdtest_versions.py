@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.results.formats import mdtest
-from fsmatrix.results.formats.base import Parsed, ParseError
 from fsmatrix.results.formats.mdtest.argv import parse_arguments
-from fsmatrix.results.formats.mdtest.text import Columns, Row
+from fsmatrix.results.formats.mdtest.mdtest_text import Columns, Row
+from fsmatrix.results.formats.parsed import Parsed, ParseError
 from fsmatrix.results.record import iops, window
 from tests.results.damage import damaged
 from tests.results.mdtest_outputs import TEXTS, known, phases

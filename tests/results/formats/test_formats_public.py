@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.results.formats import dbench, elbencho, fio, io500, ior, mdtest
-from fsmatrix.results.formats.base import (
+from fsmatrix.results.formats.mdtest.mdtest_text import Row, contradiction_of
+from fsmatrix.results.formats.parsed import (
     Parsed,
     ParseError,
     matching,
@@ -17,7 +18,6 @@ from fsmatrix.results.formats.base import (
     runs_of,
     unlabelled,
 )
-from fsmatrix.results.formats.mdtest.text import Row, contradiction_of
 from fsmatrix.results.record import iops, window
 from tests.results.ior_outputs import DATA as IOR
 

@@ -17,8 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.results.evidence.nodes import unit_of
-from fsmatrix.results.formats.base import ParseError
-from fsmatrix.results.formats.nodes.base import (
+from fsmatrix.results.formats.nodes.node_series import (
     EVER,
     Clock,
     NodeSeries,
@@ -27,6 +26,7 @@ from fsmatrix.results.formats.nodes.base import (
     counted,
     known,
 )
+from fsmatrix.results.formats.parsed import ParseError
 from fsmatrix.results.record import Floats
 
 DATA = Path(__file__).parents[2] / "data" / "nodes"

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.lanes import PlayerOptions
 from fsmatrix.backends.player.ops import OP, Chunk
 from fsmatrix.backends.player.player import open_player
 

@@ -13,10 +13,10 @@ from fsmatrix.backends.access import DfsAccess, PathAccess
 from fsmatrix.results import published
 from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.cases.cases import Planned
-from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.plan.as_json import fairness_of
 from fsmatrix.suite.plan.plan import Plan, Request, build_plan
-from fsmatrix.suite.workloads.base import Argv
+from fsmatrix.suite.workloads.workload import Argv
 
 STUDIES = {
     "ceph-vs-daos": 110,

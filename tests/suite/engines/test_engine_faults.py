@@ -20,13 +20,13 @@ import pytest
 from fsmatrix.backends.system import workfolder
 from fsmatrix.results.record import Case, Geometry
 from fsmatrix.suite.cases.resolve import Engines
-from fsmatrix.suite.engines.base import EngineKind
+from fsmatrix.suite.engines.engine import EngineKind
 from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.session.client import Session
-from fsmatrix.suite.workloads.base import Workload
 from fsmatrix.suite.workloads.dbench import Dbench
 from fsmatrix.suite.workloads.fio import Fio
+from fsmatrix.suite.workloads.workload import Workload
 from tests.suite.sessions import runner_on, started
 from tests.waiting import PATIENCE
 
@@ -260,7 +260,7 @@ def test_shared_memory_of_a_program_that_ends_without_finalize_goes(tmp_path: Pa
 
 
 ASKS = (
-    "import sys; from fsmatrix.suite.engines.base import EngineKind\n"
+    "import sys; from fsmatrix.suite.engines.engine import EngineKind\n"
     "kind = EngineKind('hangs', 'hangs', '', (('--version',),), lambda answers: ('', ()))\n"
     "kind.probe(sys.argv[1])"
 )

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fsmatrix.backends.ceph.options import RadosOptions
+from fsmatrix.backends.ceph.ceph_options import RadosOptions
 from fsmatrix.suite.workloads.dbench import DbenchOptions
 from fsmatrix.suite.workloads.fio_options import FREE, OF_JOBS, FioOptions
 from fsmatrix.suite.workloads.ior import WORDS, IorOptions

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.suite.engines import postgresql
-from fsmatrix.suite.engines.base import EngineError
+from fsmatrix.suite.engines.engine import EngineError
 from fsmatrix.suite.engines.postgresql import BESIDE, KIND
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fsmatrix.suite.engines.base import EngineError
+from fsmatrix.suite.engines.engine import EngineError
 from fsmatrix.suite.engines.sqlite import KIND, read
 
 

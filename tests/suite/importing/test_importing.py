@@ -15,7 +15,7 @@ from fsmatrix.analysis.data.summary import summarise
 from fsmatrix.analysis.questions.findings import findings
 from fsmatrix.results.files.campaignread import texts_of
 from fsmatrix.results.files.safefile import ResultError
-from fsmatrix.results.formats.base import Parsed, totals
+from fsmatrix.results.formats.parsed import Parsed, totals
 from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.importing.imported import Source, case_id, records
 from fsmatrix.suite.importing.importing import Import, labeller

@@ -12,7 +12,7 @@ import pytest
 
 from fsmatrix.results.record import Geometry
 from fsmatrix.suite.launchers import mpirun
-from fsmatrix.suite.launchers.base import LauncherError, Probe
+from fsmatrix.suite.launchers.launcher import LauncherError, Probe
 from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpiexec import Mpiexec
 from fsmatrix.suite.launchers.mpirun import Mpirun

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fsmatrix.backends.system import tools
-from fsmatrix.suite.nodes.base import ANSWER_WITHIN, Asked, NodeWatch, Unwatched
+from fsmatrix.suite.nodes.node_watch import ANSWER_WITHIN, Asked, NodeWatch, Unwatched
 from fsmatrix.suite.nodes.prometheus import PrometheusSource
 from tests.suite.nodes.ssh_server import free_port
 from tests.waiting import until

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.suite.nodes.base import ANSWER_WITHIN, PATIENCE, Asked, NodeWatch, Unwatched
 from fsmatrix.suite.nodes.counters import rates
+from fsmatrix.suite.nodes.node_watch import ANSWER_WITHIN, PATIENCE, Asked, NodeWatch, Unwatched
 from fsmatrix.suite.nodes.ssh import COMMAND, SshSource, argv
 from tests.suite.nodes.ssh_server import nodes
 from tests.waiting import until
@@ -147,7 +147,8 @@ def test_who_is_killed_leaves_nothing_on_a_node() -> None:
     """The command ends with its connection, which ends with whoever held it."""
     before = len(commands_there())
     script = (
-        "from fsmatrix.suite.nodes.base import Asked; from fsmatrix.suite.nodes.ssh import *; "
+        "from fsmatrix.suite.nodes.node_watch import Asked; "
+        "from fsmatrix.suite.nodes.ssh import *; "
         "source = SshSource.open(Asked(1.0, ('plain',))); print('open', flush=True); input()"
     )
     holder = subprocess.Popen(

@@ -15,8 +15,8 @@ import pytest
 
 from fsmatrix.results.evidence.nodes import WatchedNode
 from fsmatrix.suite.campaign.yamlio import CampaignError
-from fsmatrix.suite.nodes.base import PATIENCE, Asked, NodeWatch, Seen, Source, monitor
 from fsmatrix.suite.nodes.counters import Look, of_proc, rates
+from fsmatrix.suite.nodes.node_watch import PATIENCE, Asked, NodeWatch, Seen, Source, monitor
 from fsmatrix.suite.plan.plan import Installation, Request, build_plan
 from fsmatrix.suite.plan.plan import Source as Text
 from tests.suite import acme

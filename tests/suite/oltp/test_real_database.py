@@ -17,10 +17,10 @@ import pytest
 
 from fsmatrix.suite.oltp.account import DATA, Account
 from fsmatrix.suite.oltp.answers import CONDITIONS
-from fsmatrix.suite.oltp.rows import Rows
 from fsmatrix.suite.oltp.server import Programs, Server, of_directory
 from fsmatrix.suite.oltp.sqlite_steps import Database
 from fsmatrix.suite.oltp.sqlite_transactions import TRANSACTIONS, Draws, perform
+from fsmatrix.suite.oltp.tpcc_rows import Rows
 from tests.suite import oltp_steps
 from tests.suite.oltp_steps import (
     answer,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsmatrix.suite.oltp.rows import DELTAS, Constants, Rows, digits
+from fsmatrix.suite.oltp.tpcc_rows import DELTAS, Constants, Rows, digits
 
 WIDTHS = {
     "item": 5,

@@ -17,9 +17,9 @@ import pytest
 from fsmatrix import analysis
 from fsmatrix.suite.oltp.account import SQLITE, SQLITE_DATA
 from fsmatrix.suite.oltp.answers import CONDITIONS
-from fsmatrix.suite.oltp.rows import Rows
 from fsmatrix.suite.oltp.sqlite_steps import FILE
 from fsmatrix.suite.oltp.sqlite_transactions import MANY, Draws, hashes, perform
+from fsmatrix.suite.oltp.tpcc_rows import Rows
 from fsmatrix.suite.session.programs import Finished
 from tests.suite import oltp_steps
 from tests.suite.oltp_steps import (

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fsmatrix.backends.base import NO_LEVEL, Availability, Foreseen, Space
+from fsmatrix.backends.contract import NO_LEVEL, Availability, Foreseen, Space
 from fsmatrix.results.evidence.stored import Level
 from fsmatrix.results.files.store import CAMPAIGN, StoreError
 from fsmatrix.results.units import format_size

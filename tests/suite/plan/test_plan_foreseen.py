@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.base import BACKENDS
+from fsmatrix.backends.contract import BACKENDS
 from fsmatrix.backends.player import player
-from fsmatrix.results.formats.fio.options import FEWEST_OBJECTS
+from fsmatrix.results.formats.fio.fio_options import FEWEST_OBJECTS
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.plan.plan import Installation, Request, build_plan

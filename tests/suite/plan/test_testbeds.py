@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fsmatrix.backends.base import NO_LEVEL, Foreseen, ProvisionContext
+from fsmatrix.backends.contract import NO_LEVEL, Foreseen, ProvisionContext
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.directory import Directory
-from fsmatrix.backends.testbed.base import TESTBEDS
+from fsmatrix.backends.testbed.bed import TESTBEDS
 from fsmatrix.backends.testbed.daos_testbed import DaosTestbed
 from fsmatrix.backends.testbed.home import Home
 from fsmatrix.results.files.store import Store

@@ -15,20 +15,20 @@ import numpy as np
 import pytest
 
 from fsmatrix.backends.access import Access
-from fsmatrix.backends.base import ProvisionContext
+from fsmatrix.backends.contract import ProvisionContext
 from fsmatrix.backends.errors import BackendError
 from fsmatrix.backends.journal.journal import Journal
 from fsmatrix.backends.local.devices import emulated
 from fsmatrix.backends.system import devices
 from fsmatrix.results.files.store import Store
-from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.formats.parsed import Parsed
 from fsmatrix.results.record import Case, Geometry
 from fsmatrix.suite.cases.resolve import Engines
-from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.session.messages import Call
-from fsmatrix.suite.workloads.base import (
+from fsmatrix.suite.workloads.workload import (
     Argv,
     Footprint,
     Output,

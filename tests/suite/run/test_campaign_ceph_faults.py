@@ -21,7 +21,7 @@ import pytest
 
 from fsmatrix.backends.ceph.bindings.librados import Login
 from fsmatrix.backends.ceph.ceph_state import restarts
-from fsmatrix.backends.testbed.ceph_options import DATA, RADOS
+from fsmatrix.backends.testbed.ceph_bed_options import DATA, RADOS
 from fsmatrix.backends.testbed.ceph_testbed import CephTestbed, CephTestbedOptions, down, up
 from fsmatrix.results.record import window
 from fsmatrix.suite.run.health import LAST_LOOK, WATCH_SECONDS

@@ -9,15 +9,15 @@ import pytest
 
 from fsmatrix.backends.access import Access
 from fsmatrix.results.audits import judged
-from fsmatrix.results.files.rows import rows_of
+from fsmatrix.results.files.run_rows import rows_of
 from fsmatrix.results.record import Case, Geometry, RunRecord
 from fsmatrix.suite.cases.resolve import Engines
-from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.workloads.base import Step, Stream, Workload
 from fsmatrix.suite.workloads.metadata import Metadata, MetadataOptions
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
+from fsmatrix.suite.workloads.workload import Step, Stream, Workload
 from tests.suite import probe
 from tests.suite.sessions import runner_like, runner_on, started
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.base import SpeedEstimate
+from fsmatrix.backends.contract import SpeedEstimate
 from fsmatrix.suite.campaign.settings import Source
 from fsmatrix.suite.plan.estimate import attach_seconds, run_seconds
 from fsmatrix.suite.plan.plan import Installation, Plan, Request, build_plan

@@ -21,10 +21,10 @@ from fsmatrix.backends.access import Access, PathAccess
 from fsmatrix.results import histogram
 from fsmatrix.results.audits import judged
 from fsmatrix.results.files.store import Store
-from fsmatrix.results.formats.base import Parsed, totals
+from fsmatrix.results.formats.parsed import Parsed, totals
 from fsmatrix.results.record import Case, Geometry, Monitor, window
 from fsmatrix.suite.cases.resolve import Engines
-from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.run.assemble import RunSpec, Settings
@@ -32,7 +32,9 @@ from fsmatrix.suite.run.record_writer import RecordWriter, Summary
 from fsmatrix.suite.run.runner import Runner
 from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.programs import Interrupted, StopFlag
-from fsmatrix.suite.workloads.base import (
+from fsmatrix.suite.workloads.metadata import Metadata, MetadataOptions
+from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
+from fsmatrix.suite.workloads.workload import (
     Argv,
     Footprint,
     Function,
@@ -41,8 +43,6 @@ from fsmatrix.suite.workloads.base import (
     Workload,
     WorkloadOptions,
 )
-from fsmatrix.suite.workloads.metadata import Metadata, MetadataOptions
-from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 from tests.suite import probe
 from tests.suite.sessions import runner_like, runner_on, started
 from tests.waiting import PATIENCE

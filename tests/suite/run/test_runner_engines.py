@@ -11,12 +11,19 @@ from typing import ClassVar
 import pytest
 
 from fsmatrix.backends.access import Access
-from fsmatrix.results.formats.base import Note, Parsed, ParseError, totals
+from fsmatrix.results.formats.parsed import Note, Parsed, ParseError, totals
 from fsmatrix.results.record import Case, Geometry
-from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner
-from fsmatrix.suite.workloads.base import Argv, Footprint, Output, Step, Workload, WorkloadOptions
+from fsmatrix.suite.workloads.workload import (
+    Argv,
+    Footprint,
+    Output,
+    Step,
+    Workload,
+    WorkloadOptions,
+)
 from tests.suite.sessions import runner_on, started
 
 NODES = Geometry(2, 1)

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from fsmatrix.backends.system import libc
 from fsmatrix.results.record import Geometry
-from fsmatrix.suite.launchers.base import Probe, find_library
+from fsmatrix.suite.launchers.launcher import Probe, find_library
 from fsmatrix.suite.launchers.local import Local
 from fsmatrix.suite.launchers.mpiexec import Mpiexec
 from fsmatrix.suite.launchers.mpirun import Mpirun

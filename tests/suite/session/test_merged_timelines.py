@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fsmatrix.backends.player.base import PlayerOptions, PlayerResult
+from fsmatrix.backends.player.lanes import PlayerOptions, PlayerResult
 from fsmatrix.backends.player.ops import OP, Chunk, Kind
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.results.histogram import COARSE, coarse

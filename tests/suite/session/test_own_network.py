@@ -15,7 +15,7 @@ import pytest
 
 from fsmatrix.backends.system import libc
 from fsmatrix.results.record import Geometry
-from fsmatrix.suite.launchers.base import Launcher
+from fsmatrix.suite.launchers.launcher import Launcher
 from fsmatrix.suite.session import programs
 from fsmatrix.suite.session.client import Session
 from fsmatrix.suite.session.programs import StopFlag

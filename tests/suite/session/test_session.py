@@ -18,7 +18,7 @@ import pytest
 
 from fsmatrix.backends.journal.proof import carriers
 from fsmatrix.results.record import Geometry
-from fsmatrix.suite.launchers.base import Launcher, Probe, find_library
+from fsmatrix.suite.launchers.launcher import Launcher, Probe, find_library
 from fsmatrix.suite.launchers.mpirun import Mpirun
 from fsmatrix.suite.registry import LAUNCHERS
 from fsmatrix.suite.session.client import (

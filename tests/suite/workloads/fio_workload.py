@@ -6,9 +6,9 @@ from typing import Any
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.results.record import Case, Geometry
-from fsmatrix.suite.workloads.base import Argv, Step
 from fsmatrix.suite.workloads.fio import Fio
 from fsmatrix.suite.workloads.fio_options import FioOptions
+from fsmatrix.suite.workloads.workload import Argv, Step
 
 MIB = 1 << 20
 

@@ -15,15 +15,15 @@ from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.player import python_player as twin
-from fsmatrix.backends.player.base import Player, PlayerOptions, PlayerResult
+from fsmatrix.backends.player.lanes import Player, PlayerOptions, PlayerResult
 from fsmatrix.backends.player.ops import OP, Chunk, CountingChunks, Kind, Place
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.backends.player.python_posix import File, NullCalls
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.workloads import BEGUN, DUE, PLAYED, SPAN, open_loop
-from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.formats.parsed import Parsed
 from fsmatrix.results.record import Case, Geometry, Phase
-from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.session.messages import Stream
 from fsmatrix.suite.session.stream import Played, Source, play_paced
 from fsmatrix.suite.workloads.metadata import Metadata, MetadataOptions

@@ -13,7 +13,7 @@ import pytest
 from fsmatrix.backends.player.ops import Chunk, Kind, Place
 from fsmatrix.suite.workloads.streams.chunks import prefetch
 from fsmatrix.suite.workloads.streams.replay import generate
-from fsmatrix.traces.model import TraceError
+from fsmatrix.traces.trace_model import TraceError
 from tests.suite.replay_workload import Recorder, case_of, play, trace, workload
 
 MIB = 1 << 20

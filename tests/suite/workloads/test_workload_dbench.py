@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from fsmatrix.results.formats.base import ParseError
+from fsmatrix.results.formats.parsed import ParseError
 from fsmatrix.results.record import Case
 from fsmatrix.suite.campaign.yamlio import CampaignError
 from fsmatrix.suite.cases.resolve import default_options, normal_option
-from fsmatrix.suite.engines.base import Engine, EngineError
 from fsmatrix.suite.engines.dbench import read
+from fsmatrix.suite.engines.engine import Engine, EngineError
 from fsmatrix.suite.plan.plan import Request, build_plan
 from fsmatrix.suite.registry import ENGINES, WORKLOADS
-from fsmatrix.suite.workloads.base import Argv, Output
 from fsmatrix.suite.workloads.dbench import CLIENT_TXT, Dbench, DbenchOptions, loadfile, survey_of
+from fsmatrix.suite.workloads.workload import Argv, Output
 from tests.suite.dbench_workload import ACCESS, LINES, NEEDED, case_of, workload
 
 DATA = Path(__file__).parents[2] / "data" / "dbench"

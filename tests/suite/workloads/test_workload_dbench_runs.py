@@ -12,8 +12,8 @@ import pytest
 from fsmatrix.results.record import Case
 from fsmatrix.suite.engines.dbench import KIND
 from fsmatrix.suite.session.programs import run as run_program
-from fsmatrix.suite.workloads.base import Argv, Output, Step
 from fsmatrix.suite.workloads.dbench import Dbench
+from fsmatrix.suite.workloads.workload import Argv, Output, Step
 from tests.suite.dbench_workload import ACCESS, NEEDED, case_of, workload
 
 

@@ -12,13 +12,13 @@ import pytest
 from pydantic import ValidationError
 
 from fsmatrix.backends.access import Access, DeviceAccess, DfsAccess, RadosAccess
-from fsmatrix.results.formats.base import Parsed, ParseError
+from fsmatrix.results.formats.parsed import Parsed, ParseError
 from fsmatrix.results.record import Case
-from fsmatrix.suite.engines.base import Engine, EngineError
+from fsmatrix.suite.engines.engine import Engine, EngineError
 from fsmatrix.suite.engines.fio import read
-from fsmatrix.suite.workloads.base import Output, Step
 from fsmatrix.suite.workloads.fio import Fio
 from fsmatrix.suite.workloads.fio_options import FioOptions
+from fsmatrix.suite.workloads.workload import Output, Step
 from tests.suite.workloads.fio_workload import MIB, PATH, argv, case_of, workload
 
 DATA = Path(__file__).parents[2] / "data" / "fio"

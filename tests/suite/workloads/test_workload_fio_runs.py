@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.results.formats.base import Parsed
+from fsmatrix.results.formats.parsed import Parsed
 from fsmatrix.results.record import Case
 from fsmatrix.suite.engines.fio import KIND
-from fsmatrix.suite.workloads.base import Output, Step
 from fsmatrix.suite.workloads.fio import Fio
 from fsmatrix.suite.workloads.fio_options import FioOptions
+from fsmatrix.suite.workloads.workload import Output, Step
 from tests.suite.workloads.fio_workload import MIB, PATH, argv, case_of, workload
 from tests.waiting import PATIENCE
 

@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.lanes import PlayerOptions
 from fsmatrix.backends.player.ops import Chunk, Kind, Place
 from fsmatrix.backends.player.player import PlayerResult, open_player
 from fsmatrix.results.audits.storage import RANDOM_READS
 from fsmatrix.results.formats.io500_text import PHASES as SCORED
 from fsmatrix.results.record import Case
-from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.base import Function, Step, Stream
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.workloads.io500 import Io500
 from fsmatrix.suite.workloads.io500_phases import PHASES
 from fsmatrix.suite.workloads.streams import io500 as streams
+from fsmatrix.suite.workloads.workload import Function, Step, Stream
 from tests.suite.io500_workload import (
     ACCESS,
     IN_ORDER,

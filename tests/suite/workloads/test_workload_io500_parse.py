@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fsmatrix.results import record
-from fsmatrix.results.formats.base import ParseError, totals
 from fsmatrix.results.formats.io500_text import BANDWIDTHS, RATES, score
 from fsmatrix.results.formats.io500_text import PHASES as SCORED
-from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.base import Argv, Output
+from fsmatrix.results.formats.parsed import ParseError, totals
+from fsmatrix.suite.engines.engine import Engine
+from fsmatrix.suite.workloads.workload import Argv, Output
 from tests.suite.io500_workload import (
     ACCESS,
     IN_ORDER,

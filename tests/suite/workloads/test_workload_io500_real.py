@@ -12,7 +12,7 @@ import pytest
 
 from fsmatrix.results.record import Case, Geometry
 from fsmatrix.suite.cases.resolve import Engines
-from fsmatrix.suite.engines.base import Engine, EngineError
+from fsmatrix.suite.engines.engine import Engine, EngineError
 from fsmatrix.suite.engines.ior_mdtest import KIND, mdtest_of
 from fsmatrix.suite.run.assemble import RunSpec, Settings
 from fsmatrix.suite.run.runner import Runner

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from fsmatrix.backends.access import Access, CephfsAccess, DfsAccess, RadosAccess
 from fsmatrix.results.record import Case
-from fsmatrix.suite.engines.base import Engine, EngineError
+from fsmatrix.suite.engines.engine import Engine, EngineError
 from fsmatrix.suite.engines.ior import KIND, read
-from fsmatrix.suite.workloads.base import Argv
 from fsmatrix.suite.workloads.ior import Ior, IorOptions
+from fsmatrix.suite.workloads.workload import Argv
 from tests.suite.ior_workload import (
     MIB,
     PATH,

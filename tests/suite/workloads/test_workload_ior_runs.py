@@ -14,12 +14,12 @@ import pytest
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.results import iterations
-from fsmatrix.results.formats.base import Parsed, ParseError
+from fsmatrix.results.formats.parsed import Parsed, ParseError
 from fsmatrix.results.record import Case, bandwidth, window
-from fsmatrix.suite.engines.base import Engine, EngineError
+from fsmatrix.suite.engines.engine import Engine, EngineError
 from fsmatrix.suite.engines.ior import KIND
-from fsmatrix.suite.workloads.base import Argv, Output
 from fsmatrix.suite.workloads.ior import Ior
+from fsmatrix.suite.workloads.workload import Argv, Output
 from tests.suite.ior_workload import MIB, case_of, steps, text_of, workload
 
 # -- outputs ---------------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from fsmatrix.backends.access import Access, CephfsAccess, DfsAccess
 from fsmatrix.results.record import Case
-from fsmatrix.suite.engines.base import Engine, EngineError
+from fsmatrix.suite.engines.engine import Engine, EngineError
 from fsmatrix.suite.engines.mdtest import read
-from fsmatrix.suite.workloads.base import Argv, Step
 from fsmatrix.suite.workloads.mdtest import Mdtest, MdtestOptions
+from fsmatrix.suite.workloads.workload import Argv, Step
 from tests.suite.mdtest_workload import (
     NEW,
     OLD,

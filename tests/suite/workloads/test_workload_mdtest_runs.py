@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.results.formats.base import Parsed, ParseError
+from fsmatrix.results.formats.parsed import Parsed, ParseError
 from fsmatrix.results.record import Case, iops, window
-from fsmatrix.suite.engines.base import Engine, EngineError
+from fsmatrix.suite.engines.engine import Engine, EngineError
 from fsmatrix.suite.engines.mdtest import KIND
-from fsmatrix.suite.workloads.base import Argv, Output, Step
+from fsmatrix.suite.workloads.workload import Argv, Output, Step
 from tests.suite.mdtest_workload import DATA, SPLIT, case_of, steps, words, workload
 from tests.waiting import PATIENCE
 

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.lanes import PlayerOptions
 from fsmatrix.backends.player.ops import Kind, Place
 from fsmatrix.backends.player.player import PlayerResult, open_player
 from fsmatrix.results import record
 from fsmatrix.results.record import Case, Geometry, Phase
-from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.base import Output, Step, Stream
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.workloads.metadata import PHASES, Metadata, MetadataOptions
+from fsmatrix.suite.workloads.workload import Output, Step, Stream
 
 ACCESS = PathAccess("directory", "t")
 ENGINE = Engine("player-c", "1")

@@ -16,14 +16,14 @@ from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.player import content
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.lanes import PlayerOptions
 from fsmatrix.backends.player.ops import DRIVERS, OP, Chunk, Flag, Kind, Place
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.results.record import Case, Geometry
-from fsmatrix.suite.engines.base import Engine
-from fsmatrix.suite.workloads.base import Step, Stream
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.workloads.pattern import Pattern, PatternOptions
 from fsmatrix.suite.workloads.streams.pattern import name_of
+from fsmatrix.suite.workloads.workload import Step, Stream
 
 KIB = 1024
 ACCESS = PathAccess("directory", "t")

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.backends.player.ops import Chunk, Kind
 from fsmatrix.results.record import Case
-from fsmatrix.suite.workloads.base import Stream
 from fsmatrix.suite.workloads.streams.replay.tree import prepared
-from fsmatrix.traces.model import Operation
+from fsmatrix.suite.workloads.workload import Stream
+from fsmatrix.traces.trace_model import Operation
 from tests.suite.replay_workload import (
     ACCESS,
     ENGINE,
@@ -297,7 +297,7 @@ def test_order_of_each_file_is_kept_however_many_threads_there_are(
 
 
 def _thread(number: int) -> Any:
-    from fsmatrix.traces.model import Thread
+    from fsmatrix.traces.trace_model import Thread
 
     return Thread(1, number)
 

@@ -13,7 +13,7 @@ from fsmatrix.backends.player.ops import OP, Chunk, Flag, Kind
 from fsmatrix.suite.workloads.streams.replay import generate
 from fsmatrix.suite.workloads.streams.replay.outcomes import Pauses, converted
 from fsmatrix.suite.workloads.streams.replay.survey import ReplayParams
-from fsmatrix.traces.model import COLUMNS, Columns
+from fsmatrix.traces.trace_model import COLUMNS, Columns
 from tests.suite.replay_workload import MS, READ_ONLY, Recorder, case_of, play, trace, workload
 
 MIB = 1 << 20

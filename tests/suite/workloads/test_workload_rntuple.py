@@ -23,11 +23,11 @@ from fsmatrix.results.audits import audit_run
 from fsmatrix.results.evidence.workloads import Analysed, analysed
 from fsmatrix.results.files.campaignfile import writing
 from fsmatrix.results.record import Case, Geometry, RunRecord
-from fsmatrix.suite.engines.base import Engine, EngineError
+from fsmatrix.suite.engines.engine import Engine, EngineError
 from fsmatrix.suite.engines.python import ROOT as ROOT_KIND
-from fsmatrix.suite.workloads.base import Argv
 from fsmatrix.suite.workloads.rntuple import Rntuple, RntupleOptions
 from fsmatrix.suite.workloads.streams.lhcb.analysis import READ_BYTES
+from fsmatrix.suite.workloads.workload import Argv
 from tests.suite.rntuple_workload import (
     COMPRESSIONS,
     EVENTS,

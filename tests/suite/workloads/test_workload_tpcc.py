@@ -13,13 +13,13 @@ from pydantic import ValidationError
 
 from fsmatrix.backends.access import PathAccess
 from fsmatrix.results import histogram
-from fsmatrix.results.files import rows
-from fsmatrix.results.formats.base import ParseError
+from fsmatrix.results.files import run_rows
+from fsmatrix.results.formats.parsed import ParseError
 from fsmatrix.results.record import Case, Geometry, Monitor
-from fsmatrix.suite.engines.base import Engine
+from fsmatrix.suite.engines.engine import Engine
 from fsmatrix.suite.oltp.account import RESULT, TASK
-from fsmatrix.suite.workloads.base import Argv, Output
 from fsmatrix.suite.workloads.tpcc import REFUSED, SETTINGS, Tpcc, TpccOptions
+from fsmatrix.suite.workloads.workload import Argv, Output
 
 ROOT = Path(__file__).resolve().parents[3]
 ENGINE = Engine("postgresql", "15.1", "/opt/pg/bin/postgres")
@@ -235,7 +235,7 @@ def test_what_outputs_become() -> None:
     assert phase.errors.sum() == 3
     assert phase.began == 100.5
     assert phase.facts["rolled_back"] == 1
-    found = rows.observed_of(phase)
+    found = run_rows.observed_of(phase)
     assert found == {"transaction_rate": 10.0, "new_order_rate": 5.0}
     assert {note.key for note in parsed.notes} == {"tpc-derived", "block-size"}
     assert "8192 bytes" in parsed.notes[1].message
@@ -298,7 +298,7 @@ def test_devices_and_cpus_of_the_middle() -> None:
     monitor = Monitor(("n1",), time, {name: row[None] for name, row in series.items()})
     work = workload(virtual_users=2)
     parsed = work.with_samples(case_of(), work.parse(case_of(), outputs()), monitor)
-    found = rows.observed_of(parsed.phases[0])
+    found = run_rows.observed_of(parsed.phases[0])
     assert found == pytest.approx(
         {
             "transaction_rate": 10.0,
@@ -325,7 +325,7 @@ def test_what_nobody_counted_is_absent(times: list[float]) -> None:
     series = {"device_reads": np.array([times])}
     monitor = Monitor(("n1",), np.array(times), series) if times else None
     parsed = work.with_samples(case_of(), work.parse(case_of(), outputs()), monitor)
-    assert set(rows.observed_of(parsed.phases[0])) == {"transaction_rate", "new_order_rate"}
+    assert set(run_rows.observed_of(parsed.phases[0])) == {"transaction_rate", "new_order_rate"}
 
 
 def test_the_sentence_of_a_step_is_the_reason() -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.traces.model import UNKNOWN
+from fsmatrix.traces.trace_model import UNKNOWN
 from fsmatrix.traces.tracefile import Trace
 
 MODES = {Flag.READ_ONLY: os.O_RDONLY, Flag.WRITE_ONLY: os.O_WRONLY}

@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fsmatrix.traces.capture import strace, system
-from fsmatrix.traces.model import TraceError
+from fsmatrix.traces.trace_model import TraceError
 from fsmatrix.traces.tracefile import opened, writing
 from tests.traces.capture.texts import Read, read, read_all, text, words
 from tests.traces.importing.imported import imported_files

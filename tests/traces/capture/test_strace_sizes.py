@@ -9,7 +9,7 @@ import pytest
 
 from fsmatrix.traces.capture import processes, strace
 from fsmatrix.traces.capture.processes import DIRECTORY, LOOSE
-from fsmatrix.traces.model import Roots
+from fsmatrix.traces.trace_model import Roots
 from fsmatrix.traces.tracefile import opened, writing
 from tests.traces.capture.texts import read, text
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fsmatrix.backends.player.ops import Flag, Kind
 from fsmatrix.traces.capture import strace
-from fsmatrix.traces.model import ABSENT, UNKNOWN, Header
+from fsmatrix.traces.trace_model import ABSENT, UNKNOWN, Header
 from fsmatrix.traces.tracefile import Trace, opened, writing
 
 START = 1_700_000_000  # s

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fsmatrix.backends.player.ops import Kind
-from fsmatrix.traces.importing.base import import_traces
-from fsmatrix.traces.model import Header
+from fsmatrix.traces.importing.importer import import_traces
+from fsmatrix.traces.trace_model import Header
 from fsmatrix.traces.tracefile import opened
 
 

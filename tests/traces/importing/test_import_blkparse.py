@@ -9,7 +9,7 @@ import pytest
 
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.traces.importing import blkparse
-from fsmatrix.traces.model import NOT_CAPTURED, UNKNOWN, TraceError
+from fsmatrix.traces.trace_model import NOT_CAPTURED, UNKNOWN, TraceError
 from tests.traces.importing.imported import imported
 
 TEXT = """\

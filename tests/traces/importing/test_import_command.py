@@ -9,8 +9,8 @@ import pytest
 
 from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results.registry import UnknownName
-from fsmatrix.traces.importing.base import IMPORTERS, import_traces
-from fsmatrix.traces.model import TraceError
+from fsmatrix.traces.importing.importer import IMPORTERS, import_traces
+from fsmatrix.traces.trace_model import TraceError
 from tests.suite.running import fsmatrix
 from tests.traces.importing.imported import trace_of
 

@@ -15,7 +15,7 @@ from fsmatrix.backends.player.ops import Kind
 from fsmatrix.results.evidence.trace import gaps
 from fsmatrix.traces.importing import darshan
 from fsmatrix.traces.importing.darshan import MAGIC
-from fsmatrix.traces.model import NOT_CAPTURED, UNKNOWN, TraceError
+from fsmatrix.traces.trace_model import NOT_CAPTURED, UNKNOWN, TraceError
 from tests.suite.running import fsmatrix
 from tests.traces.importing.imported import Trace, imported
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.traces.importing.darshan import MISSING
-from fsmatrix.traces.model import TraceError
+from fsmatrix.traces.trace_model import TraceError
 from tests.suite.running import fsmatrix
 from tests.traces.importing.imported import imported
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.traces.importing.base import import_traces
-from fsmatrix.traces.model import ABSENT, TraceError
+from fsmatrix.traces.importing.importer import import_traces
+from fsmatrix.traces.trace_model import ABSENT, TraceError
 from fsmatrix.traces.tracefile import opened
 from tests.traces.importing.imported import imported
 from tests.waiting import until

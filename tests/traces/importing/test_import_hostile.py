@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fsmatrix.traces.importing.base import MOST_UNSEEN, import_traces
-from fsmatrix.traces.model import TraceError
+from fsmatrix.traces.importing.importer import MOST_UNSEEN, import_traces
+from fsmatrix.traces.trace_model import TraceError
 from fsmatrix.traces.tracefile import opened
 from tests.traces.importing.imported import imported
 

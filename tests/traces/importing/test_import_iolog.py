@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fsmatrix.backends.player.ops import Flag, Kind
-from fsmatrix.traces.importing.base import import_traces
-from fsmatrix.traces.model import MOST_BYTES, NOT_CAPTURED, UNKNOWN, TraceError
+from fsmatrix.traces.importing.importer import import_traces
+from fsmatrix.traces.trace_model import MOST_BYTES, NOT_CAPTURED, UNKNOWN, TraceError
 from tests.traces.importing.imported import imported, imported_files
 from tests.waiting import PATIENCE
 
@@ -209,7 +209,7 @@ def test_an_importer_reads_in_constant_memory(tmp_path: Path) -> None:
     script = """
 import resource, sys
 from pathlib import Path
-from fsmatrix.traces.importing.base import import_traces
+from fsmatrix.traces.importing.importer import import_traces
 import_traces([Path(sys.argv[1])], Path(sys.argv[2]))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

@@ -44,7 +44,7 @@ from fsmatrix.suite.workloads.streams.replay.survey import (
     work_of,
 )
 from fsmatrix.suite.workloads.streams.replay.tree import CLOSED, State, prepared
-from fsmatrix.traces.model import BLOCK, Columns, Operations
+from fsmatrix.traces.trace_model import BLOCK, Columns, Operations
 
 GRAIN = 1 << 16  # bytes of a file's data that are one thing
 MOST_GRAINS = 64  # of one operation; above, it counts as a change of the path

@@ -29,7 +29,7 @@ from fsmatrix.suite.workloads.streams.replay.survey import (
     ReplayParams,
     is_data,
 )
-from fsmatrix.traces.model import FLAGS, UNKNOWN, Columns
+from fsmatrix.traces.trace_model import FLAGS, UNKNOWN, Columns
 
 NOTHING_CAPTURED = -1  # source of an operation that was added
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fsmatrix.backends.player.ops import MAX_OP_BYTES, Kind, Place
 from fsmatrix.results.evidence.stored import JsonObject, Stored, read
 from fsmatrix.results.histogram import BINS, bin_of
-from fsmatrix.traces.model import UNKNOWN, Columns, Operations
+from fsmatrix.traces.trace_model import UNKNOWN, Columns, Operations
 
 # What every rank is told of a replay, and the trace that it opens.
 

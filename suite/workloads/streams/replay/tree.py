@@ -26,7 +26,7 @@ from fsmatrix.suite.workloads.streams.replay.survey import (
     survey,
     work_of,
 )
-from fsmatrix.traces.model import ABSENT, UNKNOWN, Columns, Operations
+from fsmatrix.traces.trace_model import ABSENT, UNKNOWN, Columns, Operations
 
 CLOSED = -1  # flags of a slot that is not open
 ON_TREE = (

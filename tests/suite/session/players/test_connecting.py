@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fsmatrix.backends.player.base import PlayerOptions
+from fsmatrix.backends.player.lanes import PlayerOptions
 from fsmatrix.backends.player.ops import DRIVERS
 from fsmatrix.results.evidence.stored import JsonObject
 from fsmatrix.suite.session import players

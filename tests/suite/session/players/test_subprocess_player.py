@@ -17,7 +17,7 @@ import numpy.testing
 import psutil
 import pytest
 
-from fsmatrix.backends.player.base import Latencies, PlayerOptions
+from fsmatrix.backends.player.lanes import Latencies, PlayerOptions
 from fsmatrix.backends.player.ops import OUTCOME, Chunk, Flag, Kind
 from fsmatrix.backends.player.player import open_player
 from fsmatrix.suite.session import players, programs
