@@ -10,17 +10,22 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import xarray as xr
 
 from fsmatrix.cli import main as cli
 from fsmatrix.results.files.campaignread import texts_of
+from fsmatrix.results.files.store import Store
 from fsmatrix.suite.importing.importing import Import, labeller
 from fsmatrix.suite.importing.recognise import Formats, find
 from tests import asking
+from tests.analysis.campaigns import phase, record
 from tests.suite.toy_import import FORMATS, results_in, tree
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,9 +124,26 @@ def test_there_are_examples() -> None:
     assert len(examples()) >= 5
 
 
+def watched(place: Path) -> None:
+    """A store with a run, and what tools wrote on four nodes meanwhile."""
+    began = datetime.fromisoformat("2026-11-29T14:26:50.5Z").timestamp()
+    made = phase("write", 1e8, 4096, 1, np.random.default_rng(1))
+    run = record(phases=(replace(made, began=began),), coordinates={})
+    Store.create(place / "out").write(run)
+    nodes = DATA.parent / "nodes"
+    for name, source in {
+        "osd1.nmon": "berlin.nmon", "osd2.nmon": "berlin.nmon", "osd3.json": "sar.json",
+        "osd4.tab.gz": "collectl.tab.gz", "osd4.dsk.gz": "collectl.dsk.gz",
+    }.items():  # fmt: skip
+        data = (nodes / source).read_bytes()
+        plain = gzip.decompress(data) if name.endswith(".gz") else data
+        (place / name).write_bytes(plain.replace(b"node1", name[:4].encode()))
+
+
 @pytest.fixture(scope="module")
 def ran(place: Path) -> dict[str, tuple[int, str]]:
     """Status and output of each example, run one after the other."""
+    watched(place)
     results = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
