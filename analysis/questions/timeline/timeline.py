@@ -21,6 +21,7 @@ from fsmatrix.analysis.data.metric_cells import metric_for, study
 from fsmatrix.analysis.questions.timeline import timeline_chart
 from fsmatrix.analysis.questions.timeline.timeline_result import (
     Event,
+    NodesTimeline,
     PhaseTimeline,
     RunTimeline,
     Timelines,
@@ -181,6 +182,7 @@ def _phase(record: RunRecord, phase: Phase) -> PhaseTimeline:
         cpu=cpu,
         hosts=hosts,
         events=tuple(events),
+        nodes=_nodes(record.nodes, phase.began, end),
     )
 
 
@@ -193,6 +195,25 @@ def _iterations(phase: Phase) -> Floats:
     done = table["bytes"] if phase.bytes.any() else table["operations"]
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.stack([ends - table["seconds"], ends, done / table["seconds"]], axis=1)
+
+
+def _nodes(monitor: Monitor | None, began: float, end: float) -> NodesTimeline | None:
+    """Storage nodes near the phase; None where none was watched then."""
+    if monitor is None:
+        return None
+    time = monitor.time - began
+    near = np.flatnonzero((time > -AROUND) & (time < end + AROUND))
+    if near.size < 2:
+        return None
+    added = []
+    for names in (("link_received:", "link_sent:"), ("cpu_user", "cpu_system")):
+        known = [
+            values[:, near] for name, values in monitor.series.items() if name.startswith(names)
+        ]
+        table = np.array(known) if known else np.full((1, len(monitor.hosts), near.size), np.nan)
+        unknown = np.isnan(table).all(axis=0)
+        added.append(np.where(unknown, np.nan, np.nansum(table, axis=0)))
+    return NodesTimeline(monitor.hosts, time[near], *added)
 
 
 Shares = tuple[Floats, Floats, tuple[str, ...]]  # time [sample + 1], busy [host, sample], hosts

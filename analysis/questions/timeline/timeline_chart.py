@@ -1,6 +1,6 @@
 """A run drawn: a column for each phase, below one another what happened at the same time.
 
-What is not known of any phase of a page has no row.  Storage nodes' counters would be one more.
+What is not known of any phase of a page has no row.
 """
 
 from __future__ import annotations
@@ -46,6 +46,13 @@ def draw(timelines: Timelines, page: int) -> Figure:
     rows.append((f"throughput, {unit.label}", lambda ax, phase: _rate(ax, phase, unit)))
     if any(phase.cpu.size for phase in phases):
         rows.append(("client CPU, busy share", _cpu))
+    watched = [phase.nodes for phase in phases if phase.nodes]
+    if any(np.isfinite(nodes.traffic).any() for nodes in watched):
+        traffic = fitting("bandwidth", [float(np.nanmax(n.traffic, initial=0)) for n in watched])
+        label = f"storage nodes' links, {traffic.label}"
+        rows.append((label, lambda ax, phase: _nodes(ax, phase, "traffic", traffic.divisor)))
+    if any(np.isfinite(nodes.cpu).any() for nodes in watched):
+        rows.append(("storage nodes' CPU, share", lambda ax, phase: _nodes(ax, phase, "cpu", 1.0)))
     why = f" ({run.why})" if run.why else ""
     figure, axes = drawing.frame(
         len(rows),
@@ -73,6 +80,8 @@ def draw(timelines: Timelines, page: int) -> Figure:
         axes[-1][column].set_xlabel("time after the phase's start, s", fontsize=8)
     for panels in axes:
         _share_scale(panels)
+    if watched:
+        drawing.legend(figure, axes)
     return figure
 
 
@@ -160,6 +169,27 @@ def _cpu(ax: Axes, phase: PhaseTimeline) -> None:
     for index, share in enumerate(phase.cpu):
         ax.stairs(share, phase.cpu_time, baseline=None, color=drawing.colour(index), linewidth=0.9)
     ax.set_ylim(0, 1.04)
+
+
+def _nodes(ax: Axes, phase: PhaseTimeline, what: str, divisor: float) -> None:
+    """Of each node; a value lies on the time since the sample before it, gaps are bridged."""
+    from fsmatrix.analysis.draw import drawing
+
+    if phase.nodes is None:
+        return
+    for index, (host, values) in enumerate(
+        zip(phase.nodes.hosts, getattr(phase.nodes, what), strict=True)
+    ):
+        known = np.flatnonzero(np.isfinite(values))
+        if not known.size:
+            continue
+        places = np.append(max(known[0] - 1, 0), known)  # the sample before dates the first value
+        drawn = np.append(values[known[0]], values[known]) / divisor
+        ax.step(
+            phase.nodes.time[places], drawn, where="pre",
+            color=drawing.colour(index), linewidth=0.9, label=host,
+        )  # fmt: skip
+    ax.set_ylim(bottom=0)
 
 
 def _share_scale(row: Sequence[Axes]) -> None:

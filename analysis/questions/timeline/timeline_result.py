@@ -10,6 +10,7 @@ import numpy as np
 
 from fsmatrix.analysis.result import Drawn, plain
 from fsmatrix.analysis.stats.estimates.medians import Floats
+from fsmatrix.analysis.units import fitting, text
 from fsmatrix.results import histogram
 from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.histogram import Integers
@@ -36,6 +37,29 @@ class Event:
 
 
 @dataclass(frozen=True)
+class NodesTimeline:
+    """Storage nodes around a phase: each value is of the time since the sample before it."""
+
+    hosts: tuple[str, ...]
+    time: Floats  # [sample], seconds
+    traffic: Floats  # [host, sample], bytes/s over all links, both ways
+    cpu: Floats  # [host, sample], share of all cores, user and system
+
+    @property
+    def says(self) -> str:
+        """The node with the most traffic, and the one with the busiest CPU; "" if none is known."""
+        parts = []
+        for values, what in ((self.traffic, "traffic"), (self.cpu, "CPU")):
+            if np.isfinite(values).any():
+                host, _ = np.unravel_index(np.nanargmax(values), values.shape)
+                top = float(np.nanmax(values))
+                unit = fitting("bandwidth", [top])
+                shown = f"{top:.0%}" if what == "CPU" else f"{text(top, unit)} {unit.label}"
+                parts.append(f"{what} up to {shown} ({self.hosts[int(host)]})")
+        return f"storage nodes: {', '.join(parts)}" if parts else ""
+
+
+@dataclass(frozen=True)
 class PhaseTimeline:
     """One phase over time; times in seconds, 0 is its agreed start."""
 
@@ -52,6 +76,7 @@ class PhaseTimeline:
     cpu: Floats  # [host, sample], busy share of all CPUs
     hosts: tuple[str, ...]
     events: tuple[Event, ...]  # what the storage said
+    nodes: NodesTimeline | None = None  # where storage nodes were watched
 
     @property
     def counts(self) -> Integers:
@@ -100,27 +125,28 @@ class PhaseTimeline:
     @property
     def says(self) -> str:
         """One sentence or two."""
-        text = f"{self.phase}: {seconds(self.end - self.begin)}"
+        said = f"{self.phase}: {seconds(self.end - self.begin)}"
         if self.rate.size:
-            text += f" in {self.rate.size} intervals of {seconds(self.width)}"
+            said += f" in {self.rate.size} intervals of {seconds(self.width)}"
         elif len(self.iterations):
-            text += f" in {plural(len(self.iterations), 'iteration')}"
+            said += f" in {plural(len(self.iterations), 'iteration')}"
         if (slowest := self.slowest) is not None:
             low, high, at = slowest
-            text += f"; slowest operation {seconds(low)} to {seconds(high)}, at {at:.4g} s"
+            said += f"; slowest operation {seconds(low)} to {seconds(high)}, at {at:.4g} s"
         elif self.latency_max is not None and np.isfinite(self.latency_max).any():
             place = int(np.nanargmax(self.latency_max))
-            text += f"; slowest operation {seconds(float(self.latency_max[place]))}"
-            text += f", at {(place + 0.5) * self.width:.4g} s"
+            said += f"; slowest operation {seconds(float(self.latency_max[place]))}"
+            said += f", at {(place + 0.5) * self.width:.4g} s"
         longest, begin = self.pause
         if longest > 0:
-            text += f"; none completed for {seconds(longest)} from {begin:.4g} s on"
+            said += f"; none completed for {seconds(longest)} from {begin:.4g} s on"
         longest, begin = self.slump if self.rate.size > FEWEST else (0.0, 0.0)
         if longest > 0:
-            text += f"; less than half the median throughput for {seconds(longest)}"
-            text += f" from {begin:.4g} s on"
+            said += f"; less than half the median throughput for {seconds(longest)}"
+            said += f" from {begin:.4g} s on"
         busy = np.nanmax(self.cpu) if np.isfinite(self.cpu).any() else np.nan
-        return text + (f"; client CPU up to {busy:.0%}." if busy == busy else ".")
+        said += f"; client CPU up to {busy:.0%}" if busy == busy else ""
+        return f"{said}; {nodes}." if self.nodes and (nodes := self.nodes.says) else f"{said}."
 
 
 @dataclass(frozen=True)

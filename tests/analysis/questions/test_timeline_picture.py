@@ -271,3 +271,32 @@ def test_an_open_loop_is_shown_by_the_rate_that_it_reached(tmp_path: Path) -> No
     folder = stored(tmp_path / "out", *(run(block, phase=played) for block in range(3)))
     (shown,) = question.timeline(load.open_campaign(folder), folder).runs
     assert shown.why == "of 3 runs nearest the median: 200 of 200 IOPS"
+
+
+def test_storage_nodes_are_drawn_below_the_run() -> None:
+    began = run().phases[0].began
+    nan = np.nan
+    nodes = Monitor(
+        ("node1", "node2"),
+        began + np.array([-0.5, 0.5, 1.5, 2.5]),
+        {
+            "link_received:eth0": np.array([[nan, 1e8, 2e8, 1e8], [nan, 1e7, nan, 1e7]]),
+            "link_sent:eth0": np.array([[nan, 1e6, 2e6, 1e6], [nan, 1e6, nan, 1e6]]),
+            "cpu_user": np.array([[nan, 0.5, 0.75, 0.5], [nan, 0.1, nan, 0.1]]),
+            "cpu_system": np.array([[nan, 0.1, 0.125, 0.1], [nan, 0.1, nan, 0.1]]),
+        },
+    )
+    shown = question.of_run(run(nodes=nodes))
+    (phase,) = shown.runs[0].phases
+    assert phase.nodes is not None
+    assert phase.nodes.traffic[0].tolist()[1:] == [1.01e8, 2.02e8, 1.01e8]
+    assert (
+        phase.nodes.says == "storage nodes: traffic up to 193 MiB/s (node1), CPU up to 88% (node1)"
+    )
+    assert phase.says.endswith(f"client CPU up to 25%; {phase.nodes.says}.")
+    figure = shown.figure()
+    labels = [ax.get_ylabel() for ax in figure.axes]
+    assert labels[3:] == ["storage nodes' links, MiB/s", "storage nodes' CPU, share"]
+    assert [line.get_label() for line in figure.axes[3].lines][:2] == ["node1", "node2"]
+    assert figure.axes[3].lines[0].get_xdata()[0] == -0.5, "the first value is of the time before"
+    assert question.of_run(run()).runs[0].phases[0].nodes is None
