@@ -104,24 +104,41 @@ def busy(means: Mapping[str, float]) -> float | None:
     return None
 
 
-def full(record: RunRecord, phase: Phase) -> dict[str, dict[str, float]]:
-    """Node -> what of it was above FULL, with its share: "cpu", "link_sent:eth0"..."""
+def shares(record: RunRecord, phase: Phase) -> dict[str, dict[str, float]]:
+    """Node -> shares of the limits that are known: "cpu", "link_sent:eth0", "disk_read:sda"..."""
     found: dict[str, dict[str, float]] = {}
     for host, seen in _covered(record, phase).items():
         node = record.evidence.nodes.get(host)
         limits = dict(node.drive_limits) if node else {}
         for link, limit in node.link_limits.items() if node else ():
             limits |= {f"{metric}{link}": limit for metric in LINKS}
-        shares = {
+        found[host] = {
             name: seen.means[name] / limit
             for name, limit in limits.items()
             if limit > 0 and name in seen.means
         }
         cpu = busy(seen.means)
-        shares |= {"cpu": cpu} if cpu is not None else {}
-        if above := {name: share for name, share in shares.items() if share > FULL}:
-            found[host] = above
+        found[host] |= {"cpu": cpu} if cpu is not None else {}
     return found
+
+
+def fullest(record: RunRecord, phase: Phase) -> dict[str, float]:
+    """The largest share that a storage node had of its "link", "drive" or "cpu", where known."""
+    found: dict[str, float] = {}
+    for of_node in shares(record, phase).values():
+        for name, share in of_node.items():
+            kind = "link" if name.startswith(LINKS) else "drive" if ":" in name else name
+            found[kind] = max(found.get(kind, 0.0), share)
+    return found
+
+
+def full(record: RunRecord, phase: Phase) -> dict[str, dict[str, float]]:
+    """Node -> what of it was above FULL, with its share."""
+    above = {
+        host: {name: share for name, share in of_node.items() if share > FULL}
+        for host, of_node in shares(record, phase).items()
+    }
+    return {host: found for host, found in above.items() if found}
 
 
 def node_saturated(record: RunRecord) -> Iterator[Remark]:

@@ -22,8 +22,8 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ from fsmatrix.analysis.questions.bottleneck.bottleneck_result import (
     AXES,
     BUSY,
     FULL,
+    STORAGE,
     Bottleneck,
     Growth,
     GrowthStep,
@@ -48,6 +49,7 @@ from fsmatrix.analysis.questions.bottleneck.bottleneck_result import (
 )
 from fsmatrix.analysis.stats.estimates.medians import of_independent
 from fsmatrix.analysis.units import Level, Unit
+from fsmatrix.results.audits.nodes import fullest
 from fsmatrix.results.files import runfile
 from fsmatrix.results.files.run_rows import USAGE_COLUMNS, Usage, usage_of
 from fsmatrix.results.files.safefile import ResultError
@@ -62,6 +64,13 @@ Name = tuple[str, str]  # run id, phase
 
 STOPPED = 0.10  # growth of a step below which it has stopped
 IMPOSSIBLE = 1.05  # share above which the limit or the counter is wrong: no evidence
+
+
+@dataclass(frozen=True)
+class Used(Usage):
+    """With the largest shares that storage nodes had of their limits, where they were watched."""
+
+    storage: Mapping[str, float] = field(default_factory=dict)  # by the names of STORAGE
 
 
 def of_campaign(ds: xr.Dataset) -> dict[Name, Usage]:
@@ -88,7 +97,7 @@ def of_campaign(ds: xr.Dataset) -> dict[Name, Usage]:
 def of_store(
     directory: Path | str, run_ids: Iterable[str], left_out: list[ResultError] | None = None
 ) -> dict[Name, Usage]:
-    """From the run files of a store; runs that it does not have are left out.
+    """From the run files of a store, as `Used`; runs that it does not have are left out.
 
     So are those that cannot be read or do not fit, each with an error in `left_out`.
     """
@@ -100,7 +109,11 @@ def of_store(
             continue
         try:
             for phase in record.phases:
-                usages[run_id, phase.name] = usage_of(record, phase)
+                storage = {
+                    f"storage {kind.replace('cpu', 'CPU')}": share
+                    for kind, share in fullest(record, phase).items()
+                }
+                usages[run_id, phase.name] = Used(**vars(usage_of(record, phase)), storage=storage)
         except runfile.NONSENSE as error:
             if left_out is not None:
                 left_out.append(ResultError(store.path(run_id), f"its counters: {error}"))
@@ -176,7 +189,15 @@ def bottleneck(
     if store is not None:
         usages_by_run |= of_store(store, [run_id for run_id, _ in usages_by_run], left_out)
     by_cell = usages_by_cell(ds, of, usages_by_run)
-    shares = {i: _resources(cell, by_cell[i], limits or {}) for i, cell in enumerate(of.valued)}
+    watched = [
+        name
+        for name in STORAGE
+        if any(isinstance(used, Used) and name in used.storage for used in usages_by_run.values())
+    ]
+    shares = {
+        i: (*_resources(cell, by_cell[i], limits or {}), *_of_nodes(by_cell[i], watched))
+        for i, cell in enumerate(of.valued)
+    }
     index = {id(cell): i for i, cell in enumerate(of.valued)}
     verdicts = []
     for axis in AXES:
@@ -235,6 +256,18 @@ def _resources(
         _device(busy, rated),
         _resource("client CPU", [[used.cpu_busy for used in usages] for usages in of.values()]),
     )
+
+
+def _of_nodes(of: Mapping[str, Sequence[Usage]], names: Sequence[str]) -> Iterator[Resource]:
+    """Resources of the storage nodes: the fullest one's share in each run."""
+    for name in names:
+        yield _resource(
+            name,
+            [
+                [used.storage.get(name, math.nan) for used in usages if isinstance(used, Used)]
+                for usages in of.values()
+            ],
+        )
 
 
 def _device(busy: Resource, rated: Resource) -> Resource:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SHADES = {"network": 5, "device": 3, "client CPU": 8}
+SHADES = {
+    "network": 5, "device": 3, "client CPU": 8,
+    "storage link": 0, "storage drive": 1, "storage CPU": 2,
+}  # fmt: skip
 
 
 def pages(bottleneck: Bottleneck) -> int:
@@ -118,7 +121,7 @@ def _shares(ax: Axes, bottleneck: Bottleneck, cells: list[Values]) -> None:
             if resource.name == name and resource.share.runs
         ]
         if points:
-            _line(ax, bottleneck, points, SHADES[name], name, 1.0, "sDv"[n])
+            _line(ax, bottleneck, points, SHADES[name], name, 1.0, "sDv^<>"[n])
             ax.axhline(FULL[name], color=drawing.colour(SHADES[name]), linestyle=":", linewidth=1)
     ax.set_ylim(0, max(1.05, ax.get_ylim()[1]))
 

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 AXES = ("chunk", "processes")
+# of the storage nodes, where they were watched: of the fullest one
+STORAGE = {"storage link": 0.85, "storage drive": 0.90, "storage CPU": 0.90}
 # share of a limit from which a resource is called full: a link's payload is below its bit rate,
 # a device is never busy all the time between two looks, a CPU's rest is rounding; of busy time
 # (a device without a given limit): share below which it cannot be full
-FULL = {"network": 0.85, "device": 0.90, "client CPU": 0.95}
+FULL = {"network": 0.85, "device": 0.90, "client CPU": 0.95, **STORAGE}
 Growth = Literal["grows", "stopped", "cannot tell"]
 State = Literal[
     "at its limit", "below its limit", "always busy, limit not known", "cannot tell", "not measured"
@@ -90,7 +92,8 @@ class GrowthVerdict:
         unknown = [name for name, state in states.items() if state != "below its limit"]
         if unknown:
             return f"unknown ({'; '.join(f'{name}: {states[name]}' for name in unknown)})"
-        return "none of network, device and client CPU: servers, locks or the queue depth"
+        *first, last = states
+        return f"none of {', '.join(first)} and {last}: servers, locks or the queue depth"
 
 
 @dataclass(frozen=True)

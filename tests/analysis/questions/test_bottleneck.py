@@ -17,8 +17,10 @@ from fsmatrix.analysis.questions.bottleneck.bottleneck import bottleneck
 from fsmatrix.analysis.questions.bottleneck.bottleneck_result import Bottleneck
 from fsmatrix.analysis.result import Result
 from fsmatrix.results.evidence.evidence import Evidence
+from fsmatrix.results.evidence.nodes import WatchedNode
 from fsmatrix.results.evidence.stored import read
 from fsmatrix.results.files.store import Store
+from fsmatrix.results.record import Monitor
 from tests.analysis import campaigns
 from tests.analysis import study_data as studies
 from tests.analysis.study_data import KIB, MIB, Levels
@@ -359,3 +361,40 @@ def test_the_finding_of_a_busy_client_is_evidence_too() -> None:
         finding_severity=("finding", np.full(rows.size, "warning")),
     )
     assert of(bottleneck(ds), "chunk", processes=16).cause == "client CPU"
+
+
+def test_a_watched_node_s_full_link_is_named(tmp_path: Path) -> None:
+    """What 128 KiB and 4 MiB get is what one of two nodes' links can carry; CPUs have room."""
+    store = Store.create(tmp_path / "out")
+    for block in range(6):
+        for chunk, rate in ((4 * KIB, 2e7), (128 * KIB, 1e8), (4 * MIB, 1e8)):
+            rng = np.random.default_rng(block)
+            done = campaigns.phase("write", rate, chunk, 1, rng, operations=600)
+            time = done.began + np.linspace(-0.1, float(done.end.max()) + 0.1, 9)
+            received = np.array([[rate] * 9, [rate / 4] * 9])
+            nodes = Monitor(
+                ("node1", "node2"),
+                time,
+                {"link_received:eth0": received, "cpu_user": np.full((2, 9), 0.3)},
+            )
+            watched = {
+                name: WatchedNode(source="testbed", interval=0.1, link_limits={"eth0": 1.05e8})
+                for name in nodes.hosts
+            }
+            store.write(
+                campaigns.record(
+                    "ceph",
+                    phases=(done,),
+                    coordinates={"pattern": "rand-write", "chunk": chunk, "processes": 1},
+                    block=block,
+                    nodes=nodes,
+                    evidence=Evidence(nodes=watched),
+                )
+            )
+    made = bottleneck(load.open_campaign(store.merge()), store=tmp_path / "out")
+    (verdict,) = made.verdicts
+    assert (verdict.knee, verdict.cause) == (128 * KIB, "storage link")
+    shares = {r.name: r.share.median for r in verdict.resources if r.share.runs}
+    assert shares["storage link"] == pytest.approx(1e8 / 1.05e8, rel=0.02)
+    assert shares["storage CPU"] == pytest.approx(0.3)
+    assert "storage link" in {text.get_text() for text in made.figure().legends[0].get_texts()}
