@@ -452,11 +452,18 @@ def speedup(
 
 
 @question
-def traffic(files: analyse.Files, unit: analyse.UnitName = None) -> Ask:
+def traffic(
+    files: analyse.Files,
+    unit: analyse.UnitName = None,
+    nodes: Annotated[
+        bool, typer.Option("--nodes", help="Of the storage nodes that were watched instead.")
+    ] = False,
+) -> Ask:
     """Network traffic of the clients over time, with a panel for each chunk size.
 
     Example: fsmatrix traffic out --where processes_per_node=16 --out figure10.pdf
     """
+    from fsmatrix.analysis.questions.bottleneck.traffic import CLIENTS, STORAGE_NODES
     from fsmatrix.analysis.questions.bottleneck.traffic import traffic as analysis
 
     if len(files) != 1 or not Path(files[0]).is_dir():
@@ -466,7 +473,11 @@ def traffic(files: analyse.Files, unit: analyse.UnitName = None) -> Ask:
         )
         raise refuse(Origin(" ".join(files)), "", message)
     return lambda ds, where: analysis(
-        ds, Path(files[0]), where=where, unit=analyse.unit(ds, "bandwidth", unit)
+        ds,
+        Path(files[0]),
+        where=where,
+        unit=analyse.unit(ds, "bandwidth", unit),
+        whose=STORAGE_NODES if nodes else CLIENTS,
     )
 
 

@@ -3,6 +3,8 @@
 Campaign files hold no series of counters: they stand in the run files of the store.  A rate is
 what a client's network counter moved between two samples, in the direction in which the run moved
 more, over the time between them.  The study drew all repetitions and no medians; both are here.
+
+Of storage nodes, where they were watched, it is what all links of a node carried.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.files.runfile import NONSENSE
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
-from fsmatrix.results.record import RunRecord, window
+from fsmatrix.results.record import Monitor, RunRecord, window
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COUNTERS = ("network_received_bytes", "network_sent_bytes")
+CLIENTS, STORAGE_NODES = "client node", "storage node"
 AROUND = 0.5  # seconds before and after the phase that are shown too
 
 
@@ -86,6 +89,7 @@ class Traffic:
     cells: tuple[TrafficCell, ...]  # sorted by key, then by chunk size
     without: int  # runs that have no series
     left_out: tuple[str, ...] = ()  # runs that could not be used, and why
+    whose: str = CLIENTS
 
     @property
     def says(self) -> list[str]:
@@ -102,7 +106,9 @@ class Traffic:
                 text += f", {m.median / cell.limit:.0%} of the storage nodes' links"
             sentences.append(text + ("." if m.decides else f" ({m.says})."))
         if self.without:
-            sentences.append(f"{self.without} runs have no series of network counters.")
+            sentences.append(
+                f"{plural(self.without, 'run')} without a series of its {self.whose}s' network."
+            )
         sentences += self.left_out
         return sentences + self.study.remarks
 
@@ -167,7 +173,7 @@ class Traffic:
         cells = [cell for cell in self.cells if cell.key == key]
         hosts = sorted({host for cell in cells for run in cell.runs for host in run.hosts})
         where = self.study.describe(key)
-        notes = ["A line is one run on one client node; shaded: the shortest phase."]
+        notes = [f"A line is one run on one {self.whose}; shaded: the shortest phase."]
         if _limited(cells):
             notes.append("Dotted: the links of all storage nodes together.")
         figure, axes = drawing.frame(
@@ -186,7 +192,7 @@ class Traffic:
         for ax in axes[0]:
             ax.set_ylim(0, top)
         axes[0][0].set_ylabel(f"traffic, {self.unit.label}", fontsize=8)
-        drawing.legend(figure, axes, "client node")
+        drawing.legend(figure, axes, self.whose)
         return figure
 
     def _panel(self, ax: Axes, cell: TrafficCell, hosts: Sequence[str]) -> None:
@@ -214,9 +220,11 @@ def traffic(
     *,
     where: Mapping[str, Level] | None = None,
     unit: Unit | None = None,
+    whose: str = CLIENTS,
 ) -> Traffic:
     """Traffic of the runs that count, from the run files of `store`; `where` as in `study`.
 
+    `whose`: CLIENTS, or STORAGE_NODES that were watched (`monitor`).
     ValueError where no run has a bandwidth, and where no run file has network counters, or none
     that say anything of a phase;
     ResultError if `store` is none.
@@ -231,10 +239,10 @@ def traffic(
         for row in cell.cell.rows.tolist():
             run_id, phase = str(data["run_id"][row]), str(data["phase"][row])
             record = bottleneck.read_or_none(files, run_id, left_out)
-            series = _series(record, phase, files, left_out) if record else None
-            without += series is None
-            if series:
-                (valueless if math.isnan(series.level) else own).append(series)
+            found = _series(record, phase, files, left_out, whose) if record else None
+            without += found is None
+            if found:
+                (valueless if math.isnan(found.level) else own).append(found)
     traffic_cells = tuple(
         _cell(key, cell, own_runs)
         for key, cells in of.series("chunk").items()
@@ -246,10 +254,12 @@ def traffic(
     if reasons and not traffic_cells:
         raise ValueError(" ".join(reasons))
     if not traffic_cells:
-        raise ValueError(f"no run file in {store} has network counters of a run that counts")
+        raise ValueError(
+            f"no run file in {store} has network counters of {whose}s in a run that counts"
+        )
     shown = unit or units.fitting("bandwidth", [cell.median.median for cell in traffic_cells])
     told = (*reasons, *bottleneck.left_out_sentences(left_out))
-    return Traffic(of, shown, traffic_cells, without, told)
+    return Traffic(of, shown, traffic_cells, without, told, whose)
 
 
 def _valueless(found: Sequence[TrafficSeries]) -> list[str]:
@@ -272,11 +282,11 @@ def _valueless(found: Sequence[TrafficSeries]) -> list[str]:
 
 
 def _series(
-    record: RunRecord, phase: str, store: Store, left_out: list[ResultError]
+    record: RunRecord, phase: str, store: Store, left_out: list[ResultError], whose: str
 ) -> TrafficSeries | None:
     """As `series`; what makes no sense of a monitor is an error in `left_out`."""
     try:
-        return series(record, phase)
+        return of_nodes(record, phase) if whose == STORAGE_NODES else series(record, phase)
     except NONSENSE as error:
         left_out.append(ResultError(store.path(record.run_id), f"its monitor: {error}"))
         return None
@@ -308,6 +318,42 @@ def series(record: RunRecord, name: str) -> TrafficSeries | None:
         time[near + 1],
         busier / steps,
     )
+
+
+def of_nodes(record: RunRecord, name: str) -> TrafficSeries | None:
+    """As `series`, of the storage nodes that were watched.
+
+    All have the times of the one with the most samples; of another its value at their middle.
+    """
+    phase = next((p for p in record.phases if p.name == name), None)
+    monitor = record.nodes
+    if phase is None or monitor is None:
+        return None
+    moved = [_summed(monitor, direction) for direction in ("link_received:", "link_sent:")]
+    busier = max(moved, key=lambda rates: float(np.nansum(rates)))
+    time, seconds = monitor.time - phase.began, window(phase)
+    looks = np.logical_or.reduce([~np.isnan(table) for table in monitor.series.values()])
+    lead = time[looks[int(np.argmax(looks.sum(axis=1)))]]
+    near = np.flatnonzero((lead[1:] > -AROUND) & (lead[:-1] < seconds + AROUND))
+    if not near.size or np.isnan(busier).all():
+        return None
+    middle = (lead[near] + lead[near + 1]) / 2
+    rate = np.full((len(monitor.hosts), near.size), np.nan)
+    for host, own in enumerate(looks):
+        place = np.searchsorted(time[own], middle)  # the value of the time up to that sample
+        known = (place > 0) & (place < int(own.sum()))
+        rate[host, known] = busier[host, own][place[known]]
+    return TrafficSeries(
+        record.run_id, record.attachment, seconds, monitor.hosts, lead[near], lead[near + 1], rate
+    )
+
+
+def _summed(monitor: Monitor, prefix: str) -> Floats:
+    """[host, sample] of all series of these names; NaN where none is known."""
+    tables = [values for name, values in monitor.series.items() if name.startswith(prefix)]
+    table = np.array(tables or [np.full((len(monitor.hosts), monitor.time.size), np.nan)])
+    summed: Floats = np.where(np.isnan(table).all(axis=0), np.nan, np.nansum(table, axis=0))
+    return summed
 
 
 def _cell(key: Key, cell: Values, runs: Sequence[TrafficSeries]) -> TrafficCell:

@@ -11,7 +11,14 @@ import pytest
 import xarray as xr
 
 from fsmatrix.analysis.data import load
-from fsmatrix.analysis.questions.bottleneck.traffic import AROUND, Traffic, series, traffic
+from fsmatrix.analysis.questions.bottleneck.traffic import (
+    AROUND,
+    STORAGE_NODES,
+    Traffic,
+    of_nodes,
+    series,
+    traffic,
+)
 from fsmatrix.analysis.result import Result
 from fsmatrix.results.files.store import Store
 from fsmatrix.results.record import Monitor, RunRecord
@@ -138,7 +145,7 @@ def test_every_cell_has_its_runs_and_the_median_of_their_levels(made: Traffic) -
     assert "4 MiB: " in made.says[2]
     assert "90% of the storage nodes' links" in made.says[2]
     assert "no verdict" in made.says[0]
-    assert "1 runs have no series of network counters." in made.says
+    assert "1 run without a series of its client nodes' network." in made.says
     table = made.table()
     assert len(table) == sum(run.rate.size for cell in made.cells for run in cell.runs)
     largest = table[f"traffic, {made.unit.label}"].max() * made.unit.divisor
@@ -167,3 +174,44 @@ def test_a_store_without_counters_is_refused_in_words(tmp_path: Path) -> None:
     ds = stored(tmp_path / "out", [replace(measured(4 * KIB, 0), monitor=None)])
     with pytest.raises(ValueError, match=r"no run file in .* has network counters"):
         traffic(ds, tmp_path / "out")
+
+
+def watched(chunk: int, block: int) -> RunRecord:
+    """As `measured`, seen by two storage nodes; the second one's looks are fewer, and between."""
+    record = measured(chunk, block)
+    done = record.phases[0]
+    first, second = np.arange(-20, 26) * STEP, np.arange(-10, 13) * 2 * STEP + STEP / 2
+    time = np.union1d(first, second)
+    received = np.full((2, time.size), np.nan)
+    for host, (own, share) in enumerate(((first, 0.75), (second, 0.25))):
+        ended, began = own[1:], own[:-1]
+        busy = (ended > STEP / 2) & (began < 2.0 - STEP / 2)
+        received[host, np.searchsorted(time, ended)] = np.where(busy, share * RATES[chunk], 0.0)
+    memory = (
+        np.where(np.isin(time, first), 1e9, np.nan),
+        np.where(np.isin(time, second), 1e9, np.nan),
+    )
+    series_of = {"link_received:eth0": received, "memory_used": np.array(memory)}
+    return replace(record, nodes=Monitor(("s1", "s2"), done.began + time, series_of))
+
+
+def test_the_storage_nodes_traffic_is_of_their_links(tmp_path: Path) -> None:
+    record = watched(4 * MIB, 0)
+    found = of_nodes(record, "write")
+    assert found is not None
+    assert found.hosts == ("s1", "s2")
+    inside = (found.begin >= 3 * STEP) & (found.end <= 2.0 - 3 * STEP)
+    np.testing.assert_allclose(found.rate[0, inside], 0.75 * RATES[4 * MIB])
+    np.testing.assert_allclose(found.rate[1, inside], 0.25 * RATES[4 * MIB])
+    assert of_nodes(replace(record, nodes=None), "write") is None
+    assert of_nodes(record, "read") is None
+    folder = tmp_path / "out"
+    ds = stored(folder, [watched(chunk, block) for block in range(6) for chunk in RATES])
+    made = traffic(ds, folder, whose=STORAGE_NODES)
+    assert [len(cell.runs) for cell in made.cells] == [6, 6, 6]
+    assert made.cells[2].median.median == pytest.approx(RATES[4 * MIB])
+    assert made.figure().legends[0].get_title().get_text() == "storage node"
+    plain = tmp_path / "plain"
+    ds = stored(plain, [measured(4 * KIB, 0)])
+    with pytest.raises(ValueError, match=r"no run file .* has network counters of storage nodes"):
+        traffic(ds, plain, whose=STORAGE_NODES)
