@@ -109,7 +109,7 @@ BY_PATH = {  # modules that start programs, by a path that `tools.find` or this 
     ),
     *("slurm/slurm.py", "suite/engines/engine.py", "suite/launchers/mpirun.py"),
     *("suite/launchers/launcher.py", "suite/oltp/tpcc_rows.py", "suite/session/client.py"),
-    *("suite/session/players.py", "suite/session/programs.py"),
+    *("suite/nodes/ssh.py", "suite/session/players.py", "suite/session/programs.py"),
     "traces/capture/strace.py",
 }
 
