@@ -38,6 +38,7 @@ from fsmatrix.backends.testbed.home import (
     fresh_id,
     remove_sockets,
 )
+from fsmatrix.results.evidence.nodes import SERVICES
 from fsmatrix.results.evidence.stored import Json, JsonObject, Scalar, inside
 from fsmatrix.results.process import boot_id
 from fsmatrix.results.registry import Registry
@@ -349,7 +350,6 @@ class StorageOptions(BaseModel):
 
 
 StorageOptionsT = TypeVar("StorageOptionsT", bound=StorageOptions)
-SERVICES = "services"  # stands for a node: the daemons of a bed that are on none
 
 
 @dataclass

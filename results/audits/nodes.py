@@ -12,6 +12,7 @@ from statistics import median
 import numpy as np
 
 from fsmatrix.results.audits.audit import Audit, Remark, data_bytes, size, window
+from fsmatrix.results.evidence.nodes import SERVICES
 from fsmatrix.results.record import Monitor, Phase, RunRecord
 
 FULL = 0.9  # of a limit: a mean over a window in which the first and last moments are not full
@@ -89,7 +90,7 @@ def monitor_missing(record: RunRecord) -> Iterator[Remark]:
         if missing:
             first = next(iter(missing))
             message = (
-                f"{len(missing)} of {len(record.evidence.nodes)} storage nodes have no series, or "
+                f"{len(missing)} of {_nodes(record)} storage nodes have no series, or "
                 f"of less than half of the window: {first}: {missing[first]}"
             )
             yield "info", phase.name, message, {"why_not": missing}
@@ -148,10 +149,15 @@ def node_saturated(record: RunRecord) -> Iterator[Remark]:
             host = max(found, key=lambda name: max(found[name].values()))
             what = max(found[host], key=lambda name: found[host][name])
             message = (
-                f"{len(found)} of {len(record.evidence.nodes)} storage nodes were at a limit, "
+                f"{len(found)} of {_nodes(record)} storage nodes were at a limit, "
                 f"{host} at {found[host][what]:.0%} of its {_word(what)}"
             )
             yield "info", phase.name, message, {"shares": found}
+
+
+def _nodes(record: RunRecord) -> int:
+    """How many were to be watched; a bed's daemons on none of them are no node."""
+    return len(set(record.evidence.nodes) - {SERVICES})
 
 
 def _word(what: str) -> str:

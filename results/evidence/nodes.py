@@ -34,6 +34,9 @@ METRICS: dict[str, str] = {
 }
 
 
+SERVICES = "services"  # stands for a node: a test bed's daemons that are on none
+
+
 @dataclass(frozen=True, kw_only=True)
 class WatchedNode(Stored):
     """Where the series of one storage node came from, or why there are none."""

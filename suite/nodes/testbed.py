@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fsmatrix.backends.testbed.bed import SERVICES, BedNode, StorageTestbed
-from fsmatrix.results.evidence.nodes import WatchedNode
+from fsmatrix.backends.testbed.bed import BedNode, StorageTestbed
+from fsmatrix.results.evidence.nodes import SERVICES, WatchedNode
 from fsmatrix.suite.nodes.counters import MEMORY, TICK, Look, of_disk, of_link
 from fsmatrix.suite.nodes.node_watch import Asked, Seen, Source, Unwatched
 

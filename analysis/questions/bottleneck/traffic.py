@@ -343,9 +343,10 @@ def of_nodes(record: RunRecord, name: str) -> TrafficSeries | None:
         place = np.searchsorted(time[own], middle)  # the value of the time up to that sample
         known = (place > 0) & (place < int(own.sum()))
         rate[host, known] = busier[host, own][place[known]]
-    return TrafficSeries(
-        record.run_id, record.attachment, seconds, monitor.hosts, lead[near], lead[near + 1], rate
-    )
+    linked = np.flatnonzero(~np.isnan(busier).all(axis=1))  # a bed's services have no links
+    hosts = tuple(monitor.hosts[host] for host in linked)
+    begin, end = lead[near], lead[near + 1]
+    return TrafficSeries(record.run_id, record.attachment, seconds, hosts, begin, end, rate[linked])
 
 
 def _summed(monitor: Monitor, prefix: str) -> Floats:

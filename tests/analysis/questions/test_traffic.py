@@ -182,17 +182,14 @@ def watched(chunk: int, block: int) -> RunRecord:
     done = record.phases[0]
     first, second = np.arange(-20, 26) * STEP, np.arange(-10, 13) * 2 * STEP + STEP / 2
     time = np.union1d(first, second)
-    received = np.full((2, time.size), np.nan)
+    received = np.full((3, time.size), np.nan)  # the third one has no links
     for host, (own, share) in enumerate(((first, 0.75), (second, 0.25))):
         ended, began = own[1:], own[:-1]
         busy = (ended > STEP / 2) & (began < 2.0 - STEP / 2)
         received[host, np.searchsorted(time, ended)] = np.where(busy, share * RATES[chunk], 0.0)
-    memory = (
-        np.where(np.isin(time, first), 1e9, np.nan),
-        np.where(np.isin(time, second), 1e9, np.nan),
-    )
-    series_of = {"link_received:eth0": received, "memory_used": np.array(memory)}
-    return replace(record, nodes=Monitor(("s1", "s2"), done.began + time, series_of))
+    memory = np.array([np.where(np.isin(time, own), 1e9, np.nan) for own in (first, second, first)])
+    series_of = {"link_received:eth0": received, "memory_used": memory}
+    return replace(record, nodes=Monitor(("s1", "s2", "services"), done.began + time, series_of))
 
 
 def test_the_storage_nodes_traffic_is_of_their_links(tmp_path: Path) -> None:
