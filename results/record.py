@@ -7,6 +7,7 @@ have one element where an engine gives only totals.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -211,6 +212,23 @@ class Monitor:
     time: Floats  # [sample], Unix time
     series: Mapping[str, Floats] = field(default_factory=dict)  # metric -> [host, sample]
     units: Mapping[str, str] = field(default_factory=dict)
+
+    @functools.cached_property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Whether a host has a sample at a time, shape [host, sample]: a value of any series."""
+        found = np.zeros((len(self.hosts), len(self.time)), dtype=np.bool_)
+        for values in self.series.values():
+            found |= ~np.isnan(values)
+        return found
+
+    def total(self, begins: tuple[str, ...]) -> Floats:
+        """The sum of all series whose names begin so, [host, sample]; NaN where none is known."""
+        summed = np.full((len(self.hosts), len(self.time)), np.nan)
+        for name, values in self.series.items():
+            if name.startswith(begins):
+                there = ~np.isnan(values)
+                summed[there] = np.where(np.isnan(summed), 0.0, summed)[there] + values[there]
+        return summed
 
 
 @dataclass(frozen=True)

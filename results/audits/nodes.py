@@ -12,7 +12,7 @@ from statistics import median
 import numpy as np
 
 from fsmatrix.results.audits.audit import Audit, Remark, data_bytes, size, window
-from fsmatrix.results.evidence.nodes import SERVICES
+from fsmatrix.results.evidence.nodes import DISKS, LINKS, SERVICES
 from fsmatrix.results.record import Monitor, Phase, RunRecord
 
 FULL = 0.9  # of a limit: a mean over a window in which the first and last moments are not full
@@ -22,7 +22,6 @@ UNEVEN = 1.5  # times the median node
 FEWEST = 3  # nodes: of two, nobody can say which one is off
 LEAST = 1 << 20  # bytes of the busiest node: below, daemons' own talk decides
 OWN_SHARE = 0.1  # of the run's bytes that the nodes together must have moved
-LINKS, DISKS = ("link_received:", "link_sent:"), ("disk_read:", "disk_written:")
 
 
 @dataclass(frozen=True)
@@ -40,9 +39,7 @@ def within(monitor: Monitor, row: int, began: float, ended: float) -> Within:
     that lies in the window; one of which more than half lies outside does not.  Of a series with
     gaps, the mean is over what there is.
     """
-    known = np.zeros(monitor.time.size, dtype=np.bool_)
-    for values in monitor.series.values():
-        known = known | ~np.isnan(values[row])
+    known = monitor.known[row]
     at = monitor.time[known]
     if at.size < 2:
         return Within(0.0, {})

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from fsmatrix.results.evidence.stored import Stored
 
 # metric -> unit; those with a colon are of each device or link
@@ -34,6 +37,10 @@ METRICS: dict[str, str] = {
 }
 
 
+CORES = ("cpu_user", "cpu_system")  # shares of the cores that worked
+LINKS = ("link_received:", "link_sent:")
+DISKS = ("disk_read:", "disk_written:")
+_STILL = ("disk_", "link_")
 SERVICES = "services"  # stands for a node: a test bed's daemons that are on none
 
 
@@ -55,3 +62,12 @@ def unit_of(name: str) -> str:
     """The unit of a series; KeyError for a name that is none."""
     metric, colon, _ = name.partition(":")
     return METRICS[metric + colon]
+
+
+def moving(series: Mapping[str, npt.NDArray[np.float64]]) -> list[str]:
+    """Names of those to keep: not of devices and links that are 0 all the time, on all nodes."""
+    return [
+        name
+        for name, values in series.items()
+        if not name.startswith(_STILL) or np.nansum(np.abs(values)) > 0
+    ]

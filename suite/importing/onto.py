@@ -17,14 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from fsmatrix.results.evidence.nodes import WatchedNode, unit_of
+from fsmatrix.results.evidence.nodes import WatchedNode, moving, unit_of
 from fsmatrix.results.evidence.stored import Json, texts
 from fsmatrix.results.files import nodefile, runfile, safefile
 from fsmatrix.results.files.nodefile import Watched
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import NODES, Store
 from fsmatrix.results.formats.nodes.node_series import (
-    STILL,
     Clock,
     NodeSeries,
     Spans,
@@ -413,12 +412,8 @@ def _cut(series: NodeSeries, taken: Taken, run: RunTime) -> Monitor | None:
 
 def _of_use(values: Mapping[str, Floats]) -> dict[str, Floats]:
     """Without partitions and what never moved; shares are 1 at most."""
-    moved = [
-        name
-        for name in counted(values)
-        if not name.startswith(STILL) or np.nansum(np.abs(values[name])) > 0
-    ]
-    kept = {name: values[name] for name in moved or counted(values)}
+    whole = {name: values[name] for name in counted(values)}
+    kept = {name: whole[name] for name in moving(whole)} or whole
     for name, value in kept.items():
         if unit_of(name) == "1" and not name.startswith("disk_queue:"):
             np.minimum(value, 1.0, out=value)

@@ -20,14 +20,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fsmatrix.backends.system.tools import Overdue, within
-from fsmatrix.results.evidence.nodes import WatchedNode, unit_of
+from fsmatrix.results.evidence.nodes import WatchedNode, moving, unit_of
 from fsmatrix.results.record import Monitor
 from fsmatrix.suite.nodes.counters import Look, levels, rates
 
 PATIENCE = 2.0  # seconds that a run waits for a look before and after a step
 ANSWER_WITHIN = 5.0  # seconds in which a node or a server must answer
 EVERY_NODE = "*"  # stands in the evidence for the nodes that a source could not even name
-STILL = ("disk_", "link_")  # series that are left out where they are 0 on all nodes
 
 
 class Unwatched(Exception):
@@ -244,11 +243,7 @@ def monitor(looks: Mapping[str, Sequence[Look]]) -> Monitor | None:
                 if name not in series:
                     series[name] = np.full((len(hosts), len(times)), np.nan)
                 series[name][row, column[at]] = value
-    kept = {
-        name: series[name]
-        for name in sorted(series)
-        if not name.startswith(STILL) or np.nansum(np.abs(series[name])) > 0
-    }
+    kept = {name: series[name] for name in sorted(moving(series))}
     units = {name: unit_of(name) for name in kept}
     return Monitor(tuple(hosts), np.array(times), kept, units)
 

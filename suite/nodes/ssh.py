@@ -13,7 +13,7 @@ import selectors
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -195,14 +195,13 @@ class SshSource(Source):
         deadline = time.monotonic() + LAST_WITHIN
         for trip in range(1, ROUND_TRIPS + 1):
             self._ask(time.time())
-            self._until(lambda r, n=trip: len(r.trips) >= n, deadline - time.monotonic())
+            self._until(_answered(trip), deadline - time.monotonic())
         with self._lock:
             for reader in self._readers:
                 reader.looks, reader.late = [], 0
 
-    def _until(self, done: object, seconds: float) -> None:
+    def _until(self, done: Callable[[Reader], bool], seconds: float) -> None:
         """Until it holds for all readers that are not lost."""
-        assert callable(done)
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             with self._lock:
@@ -269,6 +268,11 @@ class SshSource(Source):
         self._over = True
         self._thread.join(ENDED_WITHIN)
         _end([reader.process for reader in self._readers])
+
+
+def _answered(trips: int) -> Callable[[Reader], bool]:
+    """Whether a node has answered so often."""
+    return lambda reader: len(reader.trips) >= trips
 
 
 def _last_words(process: subprocess.Popen[bytes]) -> str:

@@ -27,11 +27,12 @@ from fsmatrix.analysis.questions.bottleneck import bottleneck
 from fsmatrix.analysis.result import plain
 from fsmatrix.analysis.stats.estimates.medians import Floats, Median, of_runs
 from fsmatrix.analysis.units import Level, Unit
+from fsmatrix.results.evidence.nodes import LINKS
 from fsmatrix.results.evidence.stored import Json
 from fsmatrix.results.files.runfile import NONSENSE
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
-from fsmatrix.results.record import Monitor, RunRecord, window
+from fsmatrix.results.record import RunRecord, window
 from fsmatrix.results.units import plural
 
 if TYPE_CHECKING:
@@ -329,17 +330,16 @@ def of_nodes(record: RunRecord, name: str) -> TrafficSeries | None:
     monitor = record.nodes
     if phase is None or monitor is None:
         return None
-    moved = [_summed(monitor, direction) for direction in ("link_received:", "link_sent:")]
+    moved = [monitor.total((direction,)) for direction in LINKS]
     busier = max(moved, key=lambda rates: float(np.nansum(rates)))
     time, seconds = monitor.time - phase.began, window(phase)
-    looks = np.logical_or.reduce([~np.isnan(table) for table in monitor.series.values()])
-    lead = time[looks[int(np.argmax(looks.sum(axis=1)))]]
+    lead = time[monitor.known[int(np.argmax(monitor.known.sum(axis=1)))]]
     near = np.flatnonzero((lead[1:] > -AROUND) & (lead[:-1] < seconds + AROUND))
     if not near.size or np.isnan(busier).all():
         return None
     middle = (lead[near] + lead[near + 1]) / 2
     rate = np.full((len(monitor.hosts), near.size), np.nan)
-    for host, own in enumerate(looks):
+    for host, own in enumerate(monitor.known):
         place = np.searchsorted(time[own], middle)  # the value of the time up to that sample
         known = (place > 0) & (place < int(own.sum()))
         rate[host, known] = busier[host, own][place[known]]
@@ -347,14 +347,6 @@ def of_nodes(record: RunRecord, name: str) -> TrafficSeries | None:
     hosts = tuple(monitor.hosts[host] for host in linked)
     begin, end = lead[near], lead[near + 1]
     return TrafficSeries(record.run_id, record.attachment, seconds, hosts, begin, end, rate[linked])
-
-
-def _summed(monitor: Monitor, prefix: str) -> Floats:
-    """[host, sample] of all series of these names; NaN where none is known."""
-    tables = [values for name, values in monitor.series.items() if name.startswith(prefix)]
-    table = np.array(tables or [np.full((len(monitor.hosts), monitor.time.size), np.nan)])
-    summed: Floats = np.where(np.isnan(table).all(axis=0), np.nan, np.nansum(table, axis=0))
-    return summed
 
 
 def _cell(key: Key, cell: Values, runs: Sequence[TrafficSeries]) -> TrafficCell:

@@ -28,6 +28,7 @@ from fsmatrix.analysis.questions.timeline.timeline_result import (
 )
 from fsmatrix.analysis.stats.estimates.medians import Floats
 from fsmatrix.analysis.units import Level, Metric
+from fsmatrix.results.evidence.nodes import CORES, LINKS
 from fsmatrix.results.files.runfile import NONSENSE, read_checked
 from fsmatrix.results.files.safefile import ResultError
 from fsmatrix.results.files.store import Store
@@ -205,15 +206,8 @@ def _nodes(monitor: Monitor | None, began: float, end: float) -> NodesTimeline |
     near = np.flatnonzero((time > -AROUND) & (time < end + AROUND))
     if near.size < 2:
         return None
-    added = []
-    for names in (("link_received:", "link_sent:"), ("cpu_user", "cpu_system")):
-        known = [
-            values[:, near] for name, values in monitor.series.items() if name.startswith(names)
-        ]
-        table = np.array(known) if known else np.full((1, len(monitor.hosts), near.size), np.nan)
-        unknown = np.isnan(table).all(axis=0)
-        added.append(np.where(unknown, np.nan, np.nansum(table, axis=0)))
-    return NodesTimeline(monitor.hosts, time[near], *added)
+    traffic, cpu = (monitor.total(names)[:, near] for names in (LINKS, CORES))
+    return NodesTimeline(monitor.hosts, time[near], traffic, cpu)
 
 
 Shares = tuple[Floats, Floats, tuple[str, ...]]  # time [sample + 1], busy [host, sample], hosts

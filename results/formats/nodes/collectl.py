@@ -14,6 +14,7 @@ from datetime import timedelta, timezone
 import numpy as np
 import numpy.typing as npt
 
+from fsmatrix.results.evidence.nodes import LINKS
 from fsmatrix.results.formats.nodes.node_series import (
     KIB,
     Clock,
@@ -59,7 +60,6 @@ CPU = {
 }
 Sum = tuple[str, tuple[tuple[int, float], ...]]  # name of a series, (column, factor) to add up
 Columns = dict[tuple[str, str, str], int]  # (kind, device or "", name) -> its place
-LINKS = ("link_received:", "link_sent:")
 
 
 def head(text: Text) -> Head:

@@ -28,7 +28,6 @@ LONGEST = 16 << 20  # characters of a line, or of one sample of JSON
 NAME = 100  # characters of a device's name
 MOST_NAMES = 20_000  # series of one file
 HEAD = 4096  # bytes that tell whether it is text
-STILL = ("disk_", "link_")  # series that are left out where they are 0 all the time
 QUARTER = 900  # seconds: zones change their offset at such times only
 
 
